@@ -23,7 +23,7 @@ from ottla.protocol.messages.fetch import (
 from ottla.records.batch import batches
 from ottla.testing.disk import Loss
 from ottla.testing.network import CALM, Weather
-from ottla.testing.simulation import SimulatedBroker, Simulation, simulate
+from ottla.testing.simulation import FAST_PRODUCES, SimulatedBroker, Simulation, simulate
 from simulation.administrator import Administrator
 from simulation.connection import Speaker
 from simulation.consumers import (
@@ -88,6 +88,7 @@ class Outcome:
     violations: list[str]
     acknowledged: int
     events: int
+    fast_produces: int  # requests that the fast path of Produce served
 
 
 def run(seed: int) -> Outcome:
@@ -108,7 +109,13 @@ async def _program(world: Simulation) -> Outcome:
     except Exception as error:
         harness.history.wrong(f"the run ended: {error!r}")
     violations = [*harness.history.violations, *world.problems]
-    return Outcome(world.trace.digest, violations, harness.history.acknowledged, world.trace.count)
+    return Outcome(
+        world.trace.digest,
+        violations,
+        harness.history.acknowledged,
+        world.trace.count,
+        world.counts[FAST_PRODUCES],
+    )
 
 
 class Harness:

@@ -55,6 +55,8 @@ EVENTS = {
     "connections broken",
     "controller changes",
     "expands",
+    "fast produces",
+    "fast replicated produces",
     "leader changes",
     "preferred elections",
     "requests to coordination lost",

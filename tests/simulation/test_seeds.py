@@ -25,6 +25,7 @@ def test_no_guarantee_is_violated(seed: int) -> None:
     outcome = run(seed)
     assert not outcome.violations, "\n".join(outcome.violations[:5])
     assert outcome.acknowledged > 100
+    assert outcome.fast_produces > 5
 
 
 def digest_in_another_process(seed: int, hash_seed: str) -> str:

@@ -197,7 +197,7 @@ class ClusterScenario:
     def counts(self) -> Mapping[str, int]:
         """What happened, apart from the faults."""
         counts = self.checks.counts + self.coordination.counts + self._admin_counts
-        return counts + self.world.network.counts
+        return counts + self.world.network.counts + self.world.counts
 
     def tell(self, kind: str, text: str) -> None:
         """Note an event for the reader of the story."""

@@ -9,19 +9,24 @@ brokers of a cluster share one that belongs to none of them.
 """
 
 import asyncio
+import dataclasses
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from random import Random
 from typing import Any, Final, TypeVar, cast
 
+from ottla.broker.dispatch import BrokerParts
 from ottla.broker.node import Environment, Node
+from ottla.broker.produce_fast_path import ProduceFastPath
 from ottla.coordination.embedded import EmbeddedStore
 from ottla.coordination.session import Coordination
 from ottla.errors import StorageFailure
 from ottla.ids import BrokerId, Uuid
 from ottla.log.cleaner.cleaner_runners import LocalCleaner
+from ottla.settings.config import Config
 from ottla.settings.config_parser import broker_config
 from ottla.settings.derived import log_dirs
 from ottla.testing.clock import SimulatedClock, simulated
@@ -30,13 +35,54 @@ from ottla.testing.device import SimulatedDevice
 from ottla.testing.disk import Crashed, Loss
 from ottla.testing.network import LOOPBACK, SimulatedHost, SimulatedNetwork
 from ottla.testing.trace import Trace
+from ottla.transport.pending_acks import PendingAck
 
 T = TypeVar("T")
 
 PORT: Final = 9092
 JOURNAL: Final = "ottla-coordination.journal"
+FAST_PRODUCES: Final = "fast produces"
+FAST_REPLICATED_PRODUCES: Final = "fast replicated produces"
 _TASKS_BEFORE_SWEEP: Final = 256
 _CANCEL_SECONDS: Final = 0.05
+
+
+class _CountedFastPath:
+    """The fast path of Produce, and how many requests it served."""
+
+    def __init__(self, fast_path: ProduceFastPath, counts: Counter[str]) -> None:
+        self.appended = fast_path.appended
+        self._serve = fast_path.serve
+        self._counts = counts
+
+    def serve(self, frame: memoryview) -> bytes | PendingAck | None:
+        response = self._serve(frame)
+        if response is not None:
+            self._counts[FAST_PRODUCES] += 1
+            if isinstance(response, PendingAck):
+                self._counts[FAST_REPLICATED_PRODUCES] += 1
+        return response
+
+
+class _CountedNode(Node):
+    """A broker that counts what its connections have served by the fast path of Produce."""
+
+    def __init__(
+        self,
+        config: Config,
+        node_id: BrokerId,
+        environment: Environment,
+        give_up: Callable[[], None],
+        counts: Counter[str],
+    ) -> None:
+        super().__init__(config, node_id, environment, give_up)
+        self._produce_counts = counts
+
+    async def _serve(self, parts: BrokerParts) -> None:
+        counted = cast(
+            "ProduceFastPath", _CountedFastPath(parts.produce_fast_path, self._produce_counts)
+        )
+        await super()._serve(dataclasses.replace(parts, produce_fast_path=counted))
 
 
 class _Life:
@@ -219,7 +265,9 @@ class SimulatedBroker:
         )
 
     async def _run(self, life: _Life, environment: Environment) -> None:
-        self.node = life.node = Node(self._config, self.id, environment, life.stopping.set)
+        self.node = life.node = _CountedNode(
+            self._config, self.id, environment, life.stopping.set, self._world.counts
+        )
         async with self.node as node:
             life.started.set_result(node)
             await life.stopping.wait()
@@ -311,6 +359,7 @@ class Simulation:
         self.trace = Trace()
         self.network = SimulatedNetwork(Random(f"{seed} network"), self.trace)
         self.problems: list[str] = []  # unexpected errors of the broker
+        self.counts: Counter[str] = Counter()  # of requests
         self.coordination: SimulatedCoordination | None = None  # of a cluster
         self._paused: list[Context] = []  # of processes
 
