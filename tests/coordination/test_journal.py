@@ -162,13 +162,49 @@ def test_second_damaged_file_does_not_replace_the_first() -> None:
 
 def test_repair_is_logged_with_what_may_be_missing(caplog: pytest.LogCaptureFixture) -> None:
     data, ends = written()
-    for damaged in (data[:-1], flipped(data + END_MARK, ends[-1] - 1)):
-        EmbeddedStore.open(disk_with(damaged), PATH, StoppedClock())
-    torn, lost = (record for record in caplog.records if "journal repaired" in record.message)
-    assert isinstance(torn.args, dict)
-    assert (torn.levelname, torn.args["missing"]) == ("WARNING", "nothing acknowledged")
-    assert isinstance(lost.args, dict)
-    assert (lost.levelname, lost.args["copy"]) == ("ERROR", f"{PATH}.damaged")
+    last, mark = ends[-1] - ends[-2], len(END_MARK)
+    changes = "the last acknowledged changes of topics, settings and producer ids"
+    kinds: list[tuple[bytes, str, int, str]] = [
+        (data[:-1], "unfinished write", last - 1, ""),
+        (flipped(data, ends[-1] - 1), "unfinished write", last, ""),
+        (
+            flipped(data + END_MARK, ends[-1]),
+            "damaged end mark, the broker had stopped cleanly",
+            mark,
+            "",
+        ),
+        (
+            flipped(data + END_MARK, ends[-1] - 1),
+            "damaged after the broker had stopped cleanly",
+            last + mark,
+            changes,
+        ),
+        (
+            flipped(data, ends[-3], ends[-1] - 1),
+            "damaged before the last write",
+            ends[-1] - ends[-3],
+            changes,
+        ),
+    ]
+    for damaged, problem, size, missing in kinds:
+        caplog.clear()
+        disk = disk_with(damaged)
+        EmbeddedStore.open(disk, PATH, StoppedClock())
+        (told,) = [one for one in caplog.records if one.msg == "coordination journal repaired"]
+        facts = {"file": PATH, "problem": problem, "truncated_bytes": size}
+        if missing:
+            copy = f"{PATH}.damaged"
+            remedy = (
+                "check the topics and settings; restore a backup of the file if some are missing"
+            )
+            facts |= {"missing": missing, "copy": copy, "remedy": remedy}
+            assert read_whole(disk, copy) == damaged
+        else:
+            facts |= {"missing": "nothing acknowledged"}
+        assert (told.levelname, told.args) == ("ERROR" if missing else "WARNING", facts)
+    caplog.clear()
+    EmbeddedStore.open(disk_with(data + END_MARK), PATH, StoppedClock())
+    assert not caplog.records
 
 
 def test_stopped_store_has_an_end_mark() -> None:

@@ -473,22 +473,46 @@ def test_removed_directory_goes_offline_with_a_clear_error(
     assert told["partitions"] == 1
 
 
-def test_rewritten_meta_properties_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "the file is missing"),
+        (b"", "the file is empty"),
+        (b"\xff\0garbage", "the file has no cluster.id and no node.id"),
+        (b"versioo=1\ncluster.id=c\nnode.id=1\n", "the file has no node.id"),
+        (b"version=0\nbroker.id=1\n", "the file has no cluster.id"),
+    ],
+    ids=["missing", "empty", "garbage", "without node.id", "without cluster.id"],
+)
+def test_rewritten_meta_properties_are_logged(
+    caplog: pytest.LogCaptureFixture, content: bytes | None, problem: str
+) -> None:
     async def program(clock: SimulatedClock) -> None:
         disk = SimulatedDisk()
         logs = await opened(disk, clock)
         append(await created(logs, 0), b"x")
         await logs.close(EPOCH)
-        write_atomically(disk, "/data/meta.properties", b"garbage")
+        if content is None:
+            disk.remove("/data/meta.properties")
+        else:
+            write_atomically(disk, "/data/meta.properties", content)
         again = await opened(disk, clock)
         assert await values(again[partition(0)]) == [b"x"]
+        await again.close(EPOCH)
+        await (await opened(disk, clock)).close(EPOCH)  # nothing to repair, and no second line
 
     simulated(program)
     (told,) = [one for one in caplog.records if one.msg == "meta.properties rewritten"]
     assert told.levelname == "WARNING"
-    assert isinstance(told.args, Mapping)
-    assert told.args["copy"] == "/data/meta.properties.damaged"
-    assert (told.args["partitions"], told.args["cluster"], told.args["node"]) == (1, "c", 1)
+    assert told.args == {
+        "directory": "/data",
+        "cluster": "c",
+        "node": 1,
+        "problem": problem,
+        "partitions": 1,
+        "copy": "/data/meta.properties.damaged" if content else "",
+        "remedy": "check that the directory belongs to this broker; if not, stop the broker",
+    }
 
 
 def test_lack_of_descriptors_is_not_reported_as_a_full_disk(
