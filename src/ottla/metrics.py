@@ -260,7 +260,7 @@ def _histogram(name: str, labels: str, counts: ApiCounts) -> Iterable[str]:
     yield f"{name}_count{_braced(labels)} {total}"
 
 
-# A client chooses its id, and a terminal obeys control characters: their pictures are shown.
+# Clients choose group ids, and a terminal obeys control characters: their pictures are shown.
 _PICTURES: Final = {
     **{code: 0x2400 + code for code in range(0x20) if code != ord("\n")},
     0x7F: 0x2421,

@@ -33,9 +33,14 @@ M = TypeVar("M", bound=Message)
 class Client:
     """A connection that sends one request at a time."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        client_id: str = "test",
+    ) -> None:
         self._reader, self._writer = reader, writer
-        self._conversation = ClientConversation("test")
+        self._conversation = ClientConversation(client_id)
 
     async def ask(self, message: Message, answer: type[M], version: int | None = None) -> M:
         api = message.API
@@ -119,8 +124,8 @@ class RunningBroker:
         self.port = node.addresses["PLAINTEXT"].port
         self._clients: list[Client] = []
 
-    async def client(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+    async def client(self, client_id: str = "test") -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port), client_id)
         self._clients.append(client)
         return client
 

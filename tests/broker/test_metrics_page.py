@@ -12,10 +12,12 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.members import group_broker, single_member
 from broker.nodes import Client, RunningBroker, broker, closed, run
 from broker.replicas import Replicas
 from broker.test_node import batch, create, produce
-from ottla.errors import StorageFailure
+from broker.test_offset_commits import commit
+from ottla.errors import ErrorCode, StorageFailure
 from ottla.ids import ZERO_UUID, BrokerId
 from ottla.metrics import METRICS
 from ottla.protocol.messages.delete_topics import (
@@ -56,6 +58,26 @@ async def scrape(node: RunningBroker) -> Page:
             if not one.name.endswith("_bucket"):
                 found[one.name, tuple(values.values())] = one.value
     return found
+
+
+def test_text_of_clients_cannot_control_a_terminal(tmp_path: Path) -> None:
+    """Neither the client id, which is part of the member id, nor the group id."""
+    hostile = 'h\x1b]0;x\x07\x1b[2J\r\n# "\\\x9b31m\x7f'
+
+    async def scenario() -> None:
+        async with group_broker(tmp_path, PAGE) as running:
+            client = await running.client(hostile)
+            assert (await single_member(client, hostile)).id.startswith(hostile)
+            assert await commit(client, 0, group=hostile) == ErrorCode.UNKNOWN_MEMBER_ID
+            assert await commit(client, 5, group=f"{hostile}2") == 0
+            text = await get(running, "/metrics")
+            assert not [one for one in text if one != "\n" and not one.isprintable()]
+            shown = 'h␛]0;x␇␛[2J␍\n# "\\\ufffd31m␡'
+            page = await scrape(running)
+            assert page["ottla_group_members", (shown,)] == 1
+            assert page["ottla_group_lag_records", (f"{shown}2", "t", "0")] == 0
+
+    run(scenario)
 
 
 # Any: aiokafka's types are incomplete.

@@ -41,13 +41,15 @@ from transport.test_departures import until
 FLUSHED = "log.flush.interval.messages=1"
 
 
-async def commit(client: Client, offset: int, retention_ms: int | None = None) -> int:
+async def commit(
+    client: Client, offset: int, retention_ms: int | None = None, *, group: str = "g"
+) -> int:
     """Commit an offset for partition 0 of "t" as a consumer with manual assignment."""
     partition = OffsetCommitRequestPartition(
         partition_index=0, committed_offset=offset, committed_metadata=""
     )
     topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
-    request = OffsetCommitRequest(group_id="g", member_id="", topics=[topic])
+    request = OffsetCommitRequest(group_id=group, member_id="", topics=[topic])
     version = 9
     if retention_ms is not None:
         request.retention_time_ms, version = retention_ms, 4
