@@ -320,7 +320,7 @@ class Load:
 
     def __init__(self, broker: OttlaBroker) -> None:
         self.broker = broker
-        self.producers = [AiokafkaLoad("a"), LibrdkafkaLoad("b")]
+        self.producers: list[ProducerLoad] = [AiokafkaLoad("a"), LibrdkafkaLoad("b")]
         self.consumer = ConsumerLoad()
         self.changes = TopicLoad()
         self.repeating = DuplicateProducer()
