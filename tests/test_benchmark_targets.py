@@ -1,6 +1,8 @@
 """The verdicts of the benchmarks: measurements compared with targets."""
 
+import importlib
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +30,27 @@ def test_target_relative_to_a_peer_is_checked(ours_s: float, met: bool) -> None:
     assert row.met is met
     assert row.more_us == pytest.approx((ours_s - 8e-6) * 1e6)
     assert harness.Row(harness.Case("append", {}), timings).met is None
+
+
+def test_missed_targets_of_many_partitions_are_in_the_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
+    harness, many = (importlib.import_module(name) for name in ("harness", "many_partitions"))
+    seconds = {
+        "ottla": {"stop": [2.0], "start after a clean stop": [4.0], "start after kill -9": [6.0]},
+        "kafka": {"stop": [1.0], "start after a clean stop": [9.0], "start after kill -9": [9.0]},
+    }
+    figures = {name: many.Figures(found, 0, 0) for name, found in seconds.items()}
+    rows = [*many.rows(figures, 10_000)]
+    harness.report(tmp_path / "many.py", "?", rows, "partitions", quick=False)
+    (path,) = (tmp_path / "results").iterdir()
+    met = {one["case"]: one["met"] for one in json.loads(path.read_text())["cases"]}
+    assert met == {
+        "10,000 partitions: stop": False,  # slower than Kafka
+        "10,000 partitions: start after a clean stop": True,
+        "10,000 partitions: start after kill -9": False,  # not within five seconds
+    }
 
 
 def test_unknown_row_of_the_client_benchmark_is_refused() -> None:
