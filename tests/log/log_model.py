@@ -5,6 +5,7 @@ records that reaches the recovery point. From these it must derive the same epoc
 aborted transactions as a follower that copies it.
 """
 
+from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -67,11 +68,9 @@ class Owner:
             self.written[self.end + number] = WrittenRecord(
                 value, self.epoch, self.end, keys[number], transactional
             )
-        append(
-            self.log,
-            *values,
+        self.append_batch(
+            values,
             keys=keys,
-            timestamp=self.now_ms,
             producer_id=producer,
             sequence=sequence,
             transactional=transactional,
@@ -79,6 +78,25 @@ class Owner:
         self.open_transaction |= transactional
         if producer >= 0:
             self.sequences[producer] = sequence + count
+
+    def append_batch(
+        self,
+        values: Sequence[bytes],
+        *,
+        keys: Sequence[bytes],
+        producer_id: int,
+        sequence: int,
+        transactional: bool,
+    ) -> None:
+        append(
+            self.log,
+            *values,
+            keys=keys,
+            timestamp=self.now_ms,
+            producer_id=producer_id,
+            sequence=sequence,
+            transactional=transactional,
+        )
 
     def end_transaction(self, *, commit: bool) -> None:
         if self.open_transaction:

@@ -1,5 +1,6 @@
 """A scripted history of a log that is stopped at disk calls and opened again.
 
+The records are appended by the Appender or, where the request is ordinary, by the compiled path.
 `make test` takes a sample of the calls. `make soak` stops at every call, with ten seeds each.
 """
 
@@ -8,6 +9,7 @@ from random import Random
 
 import pytest
 
+from log.fast_owner import FastOwner
 from log.log_model import Owner
 from ottla.errors import StorageFailure
 from ottla.log.cleaner.cleaner_runners import CleaningFailed
@@ -17,11 +19,20 @@ from sampling import sample, scaled
 SEEDS = scaled(1)
 CRASHES_SAMPLED = 40  # of about 300 calls
 FAILURES_SAMPLED = 10  # of each kind of call
+APPENDS_ORDINARY_MIN = 10  # of about 30
 
 Step = Callable[[Owner], object]
 
+SMALL: tuple[Step, ...] = (
+    lambda owner: owner.append(1, 10, 1),
+    lambda owner: owner.append(1, 10, 1),
+    lambda owner: owner.append(2, 10),
+)
+"""Batches that need no new segment, so that most of them are ordinary."""
+
 HISTORY: tuple[Step, ...] = (
     lambda owner: owner.append(2, 30, 1),
+    *SMALL,
     lambda owner: owner.append(1, 100),
     lambda owner: owner.append(3, 20, 9),
     lambda owner: owner.flush(),
@@ -33,6 +44,7 @@ HISTORY: tuple[Step, ...] = (
     lambda owner: owner.compact(),
     lambda owner: owner.begin_epoch(),
     lambda owner: owner.append(4, 60, 2),
+    *SMALL,
     lambda owner: owner.append(4, 60, 9),
     lambda owner: owner.roll(),
     lambda owner: owner.append(1, 10, 1),
@@ -43,8 +55,10 @@ HISTORY: tuple[Step, ...] = (
     lambda owner: owner.end_transaction(commit=True),
     lambda owner: owner.flush(),
     lambda owner: owner.restart(),
+    *SMALL,
     lambda owner: owner.append(2, 200, 4),
     lambda owner: owner.kill(),
+    *SMALL,
     lambda owner: owner.append(2, 200, 4),
     lambda owner: owner.truncate(5),
     lambda owner: owner.append(2, 200, 2),
@@ -74,6 +88,17 @@ def ran_to_end(crash_at: int | None, owner: Owner) -> bool:
     return True
 
 
+def test_compiled_path_makes_the_same_calls_and_files() -> None:
+    owner, fast = Owner(SimulatedDisk()), FastOwner(SimulatedDisk())
+    for step in HISTORY:
+        step(owner)
+        step(fast)
+        fast.check()
+        assert fast.written == owner.written
+    assert fast.disk.calls == owner.disk.calls
+    assert fast.served >= APPENDS_ORDINARY_MIN
+
+
 def test_history_is_correct_without_a_crash() -> None:
     owner = Owner(SimulatedDisk())
     for step in HISTORY:
@@ -85,13 +110,14 @@ def test_history_is_correct_without_a_crash() -> None:
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_c1_crash_at_any_call_keeps_flushed_records(loss: Loss) -> None:
-    first = len(Owner(SimulatedDisk()).disk.calls)
-    whole = Owner(SimulatedDisk())
+@pytest.mark.parametrize("new_owner", [Owner, FastOwner])
+def test_c1_crash_at_any_call_keeps_flushed_records(new_owner: type[Owner], loss: Loss) -> None:
+    first = len(new_owner(SimulatedDisk()).disk.calls)
+    whole = new_owner(SimulatedDisk())
     assert ran_to_end(None, whole)
     for crash_at in sample(range(first, len(whole.disk.calls) + 1), CRASHES_SAMPLED):
         for seed in range(SEEDS):
-            owner = Owner(SimulatedDisk())
+            owner = new_owner(SimulatedDisk())
             assert ran_to_end(crash_at, owner) == (crash_at == len(whole.disk.calls))
             owner.crash(loss, Random(seed * 100_000 + crash_at))
             # The log continues normally, and survives another crash.
@@ -104,14 +130,15 @@ def test_c1_crash_at_any_call_keeps_flushed_records(loss: Loss) -> None:
 
 
 @pytest.mark.parametrize("what", ["create", "write", "sync", "rename", "remove", "truncate"])
-def test_log_opens_after_a_disk_failure_at_any_call(what: str) -> None:
+@pytest.mark.parametrize("new_owner", [Owner, FastOwner])
+def test_log_opens_after_a_disk_failure_at_any_call(new_owner: type[Owner], what: str) -> None:
     """The call fails, the owner steps down, and the broker dies later."""
-    whole = Owner(SimulatedDisk())
+    whole = new_owner(SimulatedDisk())
     before = len(whole.disk.calls)
     assert ran_to_end(None, whole)
     count = sum(called == what for called, _ in whole.disk.calls[before:])
     for turns in sample(range(count), FAILURES_SAMPLED):
-        owner = Owner(SimulatedDisk())
+        owner = new_owner(SimulatedDisk())
         left = turns
 
         def fails(called: str, path: str) -> bool:
