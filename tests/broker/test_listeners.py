@@ -311,3 +311,31 @@ def test_lower_limit_closes_excess_connections(tmp_path: Path) -> None:
             assert await is_served(admin)
 
     run(scenario)
+
+
+def test_all_connections_read_into_the_same_memory(tmp_path: Path) -> None:
+    """A thousand idle connections would otherwise hold 128 KiB each (decision 0026)."""
+    two = (
+        "listeners=PLAINTEXT://127.0.0.1:0,OTHER://127.0.0.1:0",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+        "inter.broker.listener.name=PLAINTEXT",
+    )
+
+    async def scenario() -> None:
+        async with broker(tmp_path, *two) as running:
+            clients = [
+                await client_at(running, listener, "127.0.0.1")
+                for listener in ("PLAINTEXT", "OTHER", "PLAINTEXT", "OTHER")
+            ]
+            for client in clients:
+                await client.ask(MetadataRequest(topics=[]), MetadataResponse)
+            connections = [
+                one for listener in running.node.listeners for one in listener.connections
+            ]
+            assert len(connections) >= len(clients)
+            assert len({id(one.get_buffer(-1).obj) for one in connections}) == 1
+            assert {len(one.get_buffer(-1)) for one in connections} == {128 * 1024}
+            for client in clients:
+                await client.close()
+
+    run(scenario)

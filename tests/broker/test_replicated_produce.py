@@ -15,8 +15,9 @@ from broker.test_node import batch, create
 from ottla.broker import cooperative
 from ottla.broker.handlers import produce
 from ottla.cluster.image import Address, Broker
-from ottla.errors import ErrorCode
-from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch
+from ottla.controller.control_update import ControlUpdate, ReplicaState
+from ottla.errors import ErrorCode, RequestError
+from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex
 from ottla.protocol.apis import PRODUCE
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -156,6 +157,62 @@ def test_a8_demotion_returns_the_new_leader_and_its_address(
             assert (one.current_leader.leader_id, one.current_leader.leader_epoch) == (3, 9)
             found = [(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints]
             assert found == ([(3, "three", 9093, "r")] if is_alive else [])
+
+    run(scenario)
+
+
+class DemotedWaiter:
+    """Waits for an offset; notes in what state the partition was when the wait ended."""
+
+    offset = 1
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._led = replicas.led
+        self._manager = replicas.running.parts.replica_manager
+        self.ended: list[tuple[bool, bool, int, bool]] = []
+        self._led.commit_waiters.add(self)
+
+    def finish(self, failure: Exception | None) -> None:
+        name, log = self._led.name, self._led.log
+        assert isinstance(failure, RequestError)
+        assert failure.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self.ended.append(
+            (
+                name in self._manager.partitions,
+                name in self._manager.followers,
+                log.log_end_offset,
+                log.is_truncating,
+            )
+        )
+
+
+def test_a8_waits_end_before_a_demoted_log_can_be_truncated(tmp_path: Path) -> None:
+    """Only a follower's log is truncated; its offsets can then acknowledge other records."""
+
+    async def scenario() -> None:
+        async with leading(tmp_path) as (replicas, client):
+            parts = replicas.running.parts
+            image = parts.metadata_cache.image
+            sent = asyncio.create_task(send(client, COMPILED))
+            await until(lambda: len(replicas.led.commit_waiters) == 1)
+            waiter = DemotedWaiter(replicas)
+            moved = replace(
+                replicas.state,
+                leader=BrokerId(3),
+                leader_epoch=LeaderEpoch(9),
+                version=replicas.state.version + 1,
+            )
+            update = ControlUpdate(
+                controller=image.controller,
+                controller_epoch=image.controller_epoch,
+                broker_epoch=parts.roles.broker_epoch,
+                changed=(),
+                replicas=[ReplicaState("t", image.topics["t"].id, PartitionIndex(0), moved)],
+            )
+            assert not await parts.roles.apply(update)
+            assert waiter.ended == [(False, False, 1, False)]
+            assert (await sent).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert replicas.led.name in parts.replica_manager.followers
 
     run(scenario)
 

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import pytest
 
@@ -19,6 +19,7 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.primitives import Buffer
 from ottla.transport import file_sender
 from ottla.transport.connection import Connection, ConnectionConfig, DeferredResponse
+from ottla.transport.file_sender import FileSender
 from ottla.transport.memory_pool import MemoryPools
 from transport.test_departures import epolls, until
 from transport.test_listener import Run, Service, heartbeat, run
@@ -191,6 +192,51 @@ def random_bodies(pages: Pages, seed: int) -> Bodies:
         return pieces
 
     return bodies
+
+
+class StubTransport(asyncio.Transport):
+    """A transport that has sent everything."""
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return False
+
+
+class NoWatch:
+    """A watch of a socket that is never full."""
+
+    def wait(self) -> None:
+        raise AssertionError("the socket is full")
+
+    def end(self) -> None:
+        """Do nothing."""
+
+
+def test_header_is_sent_in_the_packet_of_its_records(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each buffer before a file slice would be a packet of its own."""
+    flags: list[int] = []
+
+    class NotingSocket(socket.SocketType):
+        def send(self, data: Any, how: int = 0, /) -> int:
+            flags.append(how)
+            return super().send(data, how)
+
+    monkeypatch.setattr(file_sender, "SocketType", NotingSocket)
+    near, far = socket.socketpair()
+    with near, far:
+        transport = StubTransport({"socket": near})
+        sender = FileSender(transport, NoWatch(), lambda rest: None, pytest.fail)
+        pieces: list[Piece] = [b"head", pages.slice(7, 3000), b"middle", pages.slice(0, 50), b"end"]
+        assert sender.send(pieces, 0.0) == 4 + 3000 + 6 + 50 + 3
+        assert not sender.is_active
+        content = pages.content
+        expected = b"head" + content[7:3007] + b"middle" + content[:50] + b"end"
+        assert far.recv(10_000, socket.MSG_WAITALL | socket.MSG_DONTWAIT) == expected
+    assert flags == [socket.MSG_MORE, socket.MSG_MORE, 0]
 
 
 @pytest.mark.parametrize("seed", range(3))

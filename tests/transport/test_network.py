@@ -1,7 +1,8 @@
-"""What the network says of addresses that refuse connections (rule B13)."""
+"""What the network says of addresses that refuse connections (rule B13), and of sockets."""
 
 import asyncio
 import socket
+import ssl
 
 from ottla.transport.network import TcpNetwork
 
@@ -46,3 +47,17 @@ def test_unknown_host_does_not_refuse_connections() -> None:
         assert not await TcpNetwork().refuses("unknown.invalid", 9092)
 
     asyncio.run(scenario())
+
+
+def test_only_plain_sockets_can_send_from_files() -> None:
+    """The transport has to encrypt what TLS sends, so that responses are copied (decision 0030)."""
+    network, context = TcpNetwork(), ssl.create_default_context()
+    with socket.socket() as connected:
+        plain = asyncio.Transport({"socket": connected})
+        encrypted = asyncio.Transport({"socket": connected, "sslcontext": context})
+        simulated = asyncio.Transport()
+        watches = [
+            network.watch_writable(transport, lambda: None) is not None
+            for transport in (plain, encrypted, simulated)
+        ]
+    assert watches == [True, False, False]
