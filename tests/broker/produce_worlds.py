@@ -239,8 +239,10 @@ def _with_rules(kind: Kind, **rules: Any) -> Kind:
     return dataclasses.replace(kind, rules=dataclasses.replace(kind.rules, **rules))
 
 
+REPLICA_EVENTS: Final = ("replicate", "replicate some", "shrink", "grow", "resign")
+
 EVENTS: Final = (
-    *("replicate", "replicate some", "shrink", "grow", "resign", "time out") * 3,
+    *(*REPLICA_EVENTS, "time out") * 3,
     *("delete records",) * 2,
     *SETTINGS,
 )
@@ -361,7 +363,7 @@ class World:
                 self.set(self._changed, KINDS[self._changed])
             self._changed = ORDINARY[self._changes % len(ORDINARY)]
             self.set(self._changed, SETTINGS[event](KINDS[self._changed]))
-        for led, kind in self._replicated():
+        for led, kind in self._replicated() if event in REPLICA_EVENTS else ():
             if event in ("replicate", "replicate some"):
                 self._replicate(led, all_of_it=event == "replicate")
             elif event in ("shrink", "grow"):
@@ -431,7 +433,8 @@ class World:
         except AssertionError:
             return "an assertion of the log"
         finally:
-            await self.end_flushes()
+            if self._flushed:
+                await self.end_flushes()
 
     async def end_flushes(self) -> None:
         """Wait until flush.messages=1 delays no high watermark, so that worlds do not drift."""
