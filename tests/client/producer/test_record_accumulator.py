@@ -24,6 +24,7 @@ from ottla.settings.producer import PRODUCER
 from ottla.transport.channel import TimedOut
 
 PLACE = TopicPartition("t", PartitionIndex(0))
+RULES = sender_config(client_config(PRODUCER, {"bootstrap.servers": "h:1"}), lambda: 0.5)
 
 
 def accumulator(memory: int) -> RecordAccumulator:
@@ -156,24 +157,45 @@ async def result_or_error(ack: Ack) -> object:
         return error
 
 
-def test_first_batch_of_a_producer_is_sent_alone() -> None:
-    # A Kafka whose new topic had no leader yet refused the first batch and stored the second.
+def queue_of_three() -> PartitionQueue:
+    """Three batches that wait."""
     queue = PartitionQueue(PLACE, lambda batch: None)
-    rules = sender_config(client_config(PRODUCER, {"bootstrap.servers": "h:1"}), lambda: 0.5)
     for _ in range(3):
         queue.begin(BatchBuilder(1000), 0, 0.0).builder.append(0, None, b"v")
         queue.close()
-    assert queue.may_send(rules)
+    return queue
+
+
+def test_first_batch_of_a_producer_is_sent_alone() -> None:
+    # A Kafka whose new topic had no leader yet refused the first batch and stored the second.
+    queue = queue_of_three()
+    assert queue.may_send(RULES)
     first = queue.take_first(Identity(5, 0))
-    assert not queue.may_send(rules)
+    assert not queue.may_send(RULES)
     queue.put_back(first)  # refused: the broker still does not know the producer
     queue.take_first(Identity(5, 0))
-    assert not queue.may_send(rules)
+    assert not queue.may_send(RULES)
     queue.remove(first)
     queue.is_known = True
-    assert queue.may_send(rules)
+    assert queue.may_send(RULES)
     queue.take_first(Identity(5, 0))
-    assert queue.may_send(rules)
+    assert queue.may_send(RULES)
+
+
+def test_retried_batch_is_sent_alone() -> None:
+    # It may have been appended: the next one waits for its result.
+    queue = queue_of_three()
+    queue.is_known = True
+    first, second = queue.take_first(Identity(5, 0)), queue.take_first(Identity(5, 0))
+    assert queue.may_send(RULES)
+    queue.put_back(second)  # the connection was lost before the response
+    assert not queue.may_send(RULES)  # the first one is in flight
+    queue.remove(first)
+    assert queue.may_send(RULES)
+    assert queue.take_first(Identity(5, 0)) is second
+    assert not queue.may_send(RULES)  # the third one waits
+    queue.remove(second)
+    assert queue.may_send(RULES)
 
 
 def test_awaiting_rows_marks_all_their_batches_as_awaited() -> None:
