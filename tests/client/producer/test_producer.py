@@ -4,6 +4,7 @@ What it does with records is in test_kafka_producer.py, on any broker.
 """
 
 import asyncio
+import logging
 from typing import Any
 
 import pyarrow
@@ -176,6 +177,27 @@ def test_unwritten_records_are_noted_on_the_block_exception() -> None:
             assert note.startswith("some of the records that were sent before were not written: ")
 
     run(scenario())
+
+
+def test_long_close_of_a_failed_block_is_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.lifecycle.shutdown.SILENT_CLOSE_S", 0.0)
+
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            ours = producer(cluster, linger_ms=0, delivery_timeout_ms=400, request_timeout_ms=300)
+            await ours.__aenter__()
+            await (await ours.send("t", b"there", partition=0))
+            await cluster.brokers[0].stop()
+            for _ in range(2):
+                await ours.send("t", b"v", partition=0)
+            await ours.__aexit__(ZeroDivisionError, ZeroDivisionError(), None)
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    state = "not acknowledged (delivery.timeout.ms)"
+    assert f"closing: waits up to 0.4 s for 2 records that are {state}" in caplog.messages
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, asyncio.CancelledError])

@@ -1,6 +1,7 @@
 """The sync producer: shared by threads, unhandled errors, and a close that does not hang."""
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -245,6 +246,25 @@ def test_failed_block_flushes_and_an_interrupted_one_does_not(
     for ack in acks:
         with pytest.raises(Disconnected, match="closed"):
             ack.result(5)
+
+
+def test_long_close_of_a_failed_block_is_logged(
+    cluster: ClusterThread,
+    topic: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.client.lifecycle.shutdown.SILENT_CLOSE_S", 0.0)
+
+    def fail() -> None:
+        with producer(cluster, max_block_ms=1000) as ours:
+            ours.send(topic, b"v", partition=0).result(20)
+            ours.send(topic, b"v", partition=7).result(0.1)
+
+    with caplog.at_level(logging.WARNING), pytest.raises(TimedOut):
+        fail()
+    expected = "closing: waits up to 1 s for 1 record that is not sent yet (max.block.ms)"
+    assert expected in caplog.messages
 
 
 def test_wrong_timeouts_of_a_producer_are_refused(cluster: ClusterThread, topic: str) -> None:

@@ -5,11 +5,17 @@ afterwards; it is not lost.
 """
 
 import asyncio
-from collections.abc import Coroutine, Generator
+import logging
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from ottla.errors import RequestError
+
+SILENT_CLOSE_S: Final = 1.0
+"""A close that takes longer is logged, so that it does not look hung."""
+
+_log: Final = logging.getLogger(__name__)
 
 
 async def end_all(ending: Coroutine[Any, Any, None]) -> None:
@@ -37,3 +43,19 @@ def noted_on(error: BaseException | None) -> Generator[None]:
         if error is None:
             raise
         error.add_note(f"error during close: {failure}")
+
+
+@contextmanager
+def long_close_logged(count: Callable[[], int], timeout_s: float, state: str) -> Generator[None]:
+    """Log a warning if the close waits: for how many records, at most how long, and their state."""
+
+    def log() -> None:
+        records = count()
+        nouns = "record that is" if records == 1 else "records that are"
+        _log.warning("closing: waits up to %g s for %d %s %s", timeout_s, records, nouns, state)
+
+    timer = asyncio.get_running_loop().call_later(SILENT_CLOSE_S, log)
+    try:
+        yield
+    finally:
+        timer.cancel()

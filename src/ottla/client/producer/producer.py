@@ -11,13 +11,14 @@ A record is serialized (`serializers/`), assigned to a partition (`partitioners.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from random import Random
 from typing import Any, Final, Generic, Self
 
 from ottla.client.arguments import seconds_of, timestamp_of
 from ottla.client.columns.arrow import RowColumns
 from ottla.client.key_value import K, V
-from ottla.client.lifecycle.shutdown import end_all
+from ottla.client.lifecycle.shutdown import end_all, long_close_logged
 from ottla.client.loop_affinity import AsyncWith, not_running, runs_already
 from ottla.client.metrics.producer_metrics import ProducerMetrics
 from ottla.client.network.cluster_view import ClusterView
@@ -43,6 +44,7 @@ from ottla.ids import TopicPartition
 from ottla.records import HEADER_SIZE, RECORD_OVERHEAD_MAX
 from ottla.settings import producer
 from ottla.settings.config_parser import client_config
+from ottla.settings.derived import delivery_timeout_ms
 from ottla.settings.producer import PRODUCER
 from ottla.transport.channel import TimedOut
 from ottla.transport.network import Connector, TcpNetwork
@@ -139,7 +141,8 @@ class Producer(AsyncWith, Generic[K, V]):
         running = self._running
         try:
             if running is not None and running.transactions is None and flushes_after(kind):
-                await self.flush()
+                with nullcontext() if kind is None else self._long_close_logged(running):
+                    await self.flush()
         except RequestError as lost:
             if error is None:
                 raise
@@ -323,6 +326,13 @@ class Producer(AsyncWith, Generic[K, V]):
             memory_left=accumulator.memory_left,
             waiting=accumulator.waiting_calls,
         )
+
+    def _long_close_logged(self, running: ProducerRuntime) -> AbstractContextManager[None]:
+        def count() -> int:
+            return sum(batch.builder.count for batch in running.accumulator.unsettled())
+
+        timeout_s = delivery_timeout_ms(self._config) / 1000
+        return long_close_logged(count, timeout_s, "not acknowledged (delivery.timeout.ms)")
 
     def _started(self) -> ProducerRuntime:
         if self._running is None:

@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, Self
 
 from ottla.client.arguments import timestamp_of
 from ottla.client.key_value import K, V
+from ottla.client.lifecycle.shutdown import long_close_logged
 from ottla.client.network.tokens import TokenFunction
 from ottla.client.partitioners import Choice, Partitioner
 from ottla.client.producer.producer import Producer as AsyncProducer
@@ -196,7 +197,10 @@ class Producer(SyncFacade[_Behind], Generic[K, V]):
                 return
             try:
                 if flushes_after(kind):
-                    await handover.passed()
+                    with long_close_logged(
+                        handover.count, handover.wait_s_max, "not sent yet (max.block.ms)"
+                    ):
+                        await handover.passed()
                 await handover.close()
             finally:
                 await self._behind.__aexit__(kind, error, None)

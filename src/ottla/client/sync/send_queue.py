@@ -176,6 +176,15 @@ class SendQueue(RecordQueue[Ack]):
         self._begin()
         await here
 
+    def count(self) -> int:
+        """The number of records that have not reached the producer."""
+        return sum(isinstance(entry, Ack) for entry in self.entries)
+
+    @property
+    def wait_s_max(self) -> float:
+        """How long a record that is queued now can stay: those after the first one wait again."""
+        return self._timeout_s * (2 if self.count() > 1 else 1)
+
     async def come(self, ack: Ack) -> None:
         """Wait until a record has reached the producer or failed."""
         coming = self._awaited.get(ack)
