@@ -88,7 +88,7 @@ def _obey(arguments: Sequence[str], signals: StopSignals) -> None:
         said = with_shell(arguments, os.environ)
         sys.exit(app(said)(said, obj=signals, standalone_mode=False) or 0)
     except typer.TyperException as error:
-        message = _plain(error.format_message())
+        message = f"{_plain(error.format_message())}{_brokers_hint(error)}"
         if output is Output.TABLE and message:  # there is none after a help text
             end = "" if message.endswith("?") else "."
             message = f"{message}{end}{_see(error)}"
@@ -108,6 +108,16 @@ def _plain(message: str) -> str:
     for kind, plain in _TYPES.items():
         message = message.replace(f"is not a valid {kind}.", f"is not {plain}.")
     return message.rstrip(".")
+
+
+def _brokers_hint(error: typer.TyperException) -> str:
+    """Return where a pipeline names its brokers, for a command that has no option for them."""
+    name: str | None = getattr(error, "option_name", None)
+    context: typer.Context | None = getattr(error, "ctx", None)
+    parent = None if context is None else context.parent
+    if name not in ("-b", "--bootstrap-server") or parent is None or parent.info_name != "pipeline":
+        return ""
+    return ": a pipeline names its brokers with `brokers:` in its file, or in a profile of the file"
 
 
 def _see(error: typer.TyperException) -> str:

@@ -71,6 +71,16 @@ def test_missing_file_is_wrong_usage(folder: Path) -> None:
     assert "none.yaml" in done.stderr
 
 
+@pytest.mark.parametrize("option", ["-b", "--bootstrap-server"])
+def test_option_for_brokers_is_refused_with_the_key(folder: Path, option: str) -> None:
+    done = ottla("pipeline", "run", option, "kafka:9092", "sensors.yaml", folder=folder)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"ottla: No such option: {option}: a pipeline names its brokers with `brokers:` in its "
+        "file, or in a profile of the file. See `ottla pipeline run --help`.\n"
+    )
+
+
 def test_plan_shows_queries_and_guarantees(folder: Path) -> None:
     done = ottla("pipeline", "plan", "sensors.yaml", folder=folder)
     assert (done.returncode, done.stderr) == (0, "")
