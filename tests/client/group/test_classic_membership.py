@@ -1,11 +1,13 @@
 """Classic group membership on Ottla: every partition has one owner through all rebalances."""
 
 import asyncio
+import logging
 
 import pytest
 
 from client.group.harness import HarnessMember, all_of, member_factory, wait_until_stable
 from client.scenario_runner import run, until
+from client.scripted_broker import ScriptedBroker
 from ottla.client.group.offsets import OffsetAndMetadata
 from ottla.errors import ErrorCode, RequestError
 from ottla.ids import TopicPartition
@@ -14,6 +16,12 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
+from ottla.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.testing import Cluster
 
 SIX = {"num.partitions": 6}
@@ -392,3 +400,47 @@ def test_commit_in_a_revoke_callback_is_stored() -> None:
             assert found == {one: OffsetAndMetadata(7 + one.partition) for one in T6}
 
     run(scenario())
+
+
+def test_long_wait_to_join_is_logged_with_the_reason(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.lifecycle.long_wait.LONG_S", 0.0)
+
+    def refusal(_: object) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            throttle_time_ms=0,
+            error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            generation_id=-1,
+            protocol_type=None,
+            protocol_name="",
+            leader="",
+            skip_assignment=False,
+            member_id="",
+            members=[],
+        )
+
+    async def scenario() -> None:
+        async with (
+            ScriptedBroker({JoinGroupRequest: refusal}) as broker,
+            member_factory() as make_member,
+        ):
+            found = Coordinator(
+                key="g",
+                node_id=1,
+                host=broker.place.host,
+                port=broker.place.port,
+                error_code=0,
+                error_message=None,
+            )
+            broker.answers[FindCoordinatorRequest] = lambda _: FindCoordinatorResponse(
+                coordinators=[found]
+            )
+            make_member(broker.bootstrap_servers, ["t"])
+            await until(lambda: broker.count(JoinGroupRequest) > 2)
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    logged = [one for one in caplog.messages if one.startswith("still waiting to join group g: ")]
+    assert len(logged) == 1
+    assert "COORDINATOR_NOT_AVAILABLE" in logged[0]

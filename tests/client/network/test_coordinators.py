@@ -1,6 +1,7 @@
 """Coordinators: cached, invalidated, looked up in batches, and always with a deadline."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -155,6 +156,27 @@ def test_retriable_errors_are_retried_until_the_deadline() -> None:
             assert late.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     run(scenario())
+
+
+def test_wait_for_a_coordinator_is_logged_with_the_reason(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.client.lifecycle.long_wait.LONG_S", 0.0)
+    answers = [coordinators_response({"g": (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)})] * 3
+    answers[0].coordinators[0].error_message = "no space left on device"
+
+    async def scenario() -> None:
+        found = coordinators_response({"g": (0, 9092)})
+        broker = ScriptedBroker({FindCoordinatorRequest: answers_in_turn([*answers, found])})
+        async with broker, coordinators(broker.place) as known:
+            await known.find(GROUP, ("g",), 20)
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    waiting, ended = caplog.messages
+    assert waiting.startswith("still waiting for the coordinator of group g: COORDINATOR_NOT_AVAI")
+    assert "no space left on device" in waiting
+    assert ended == "the coordinator of group g is available again"
 
 
 def test_unreachable_coordinator_is_looked_up_again() -> None:

@@ -24,6 +24,7 @@ from ottla.client.group.requests import (
     leave_request,
     sync_request,
 )
+from ottla.client.lifecycle.long_wait import LongWait
 from ottla.client.network.metadata import Metadata
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, RequestError
@@ -95,6 +96,8 @@ class ClassicMembership(MemberTasks):
         )
         self._divided: Mapping[str, TopicLayout] | None = None  # what it assigned as the leader
         self._group_topics: frozenset[str] = frozenset()
+        group = rules.group_id
+        self._wait = LongWait(clock, f"to join group {group}", f"joined group {group}")
 
     @property
     def is_member(self) -> bool:
@@ -166,12 +169,16 @@ class ClassicMembership(MemberTasks):
             joined, topics = await self._join(why)
             partitions = await self._sync(joined)
         except RequestError as error:
-            return self._react(error)
+            done = self._react(error)
+            if done in (ErrorAction.AGAIN, ErrorAction.ELSEWHERE):
+                self._wait.failed(error)
+            return done
         finally:
             self._phase = Phase.RESTING
             self._look()
         if self._identity.generation != joined.generation_id:
             return ErrorAction.REJOIN  # it was lost meanwhile
+        self._wait.succeeded()
         await self._complete(joined, partitions, topics, why)
         self._rebalanced(began_s)
         return None

@@ -11,6 +11,7 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import Final
 
+from ottla.client.lifecycle.long_wait import LongWait
 from ottla.client.network.cluster_view import BrokerView
 from ottla.client.network.connections import Connections
 from ottla.client.network.metadata import Metadata
@@ -61,6 +62,7 @@ class Coordinators:
         self._backoff = backoff
         self._request_timeout_s = request_timeout_s
         self._known: dict[tuple[CoordinatorKind, str], BrokerView] = {}
+        self._waits: dict[tuple[CoordinatorKind, str], LongWait] = {}
 
     def known(self, kind: CoordinatorKind, key: str) -> BrokerView | None:
         """Return the remembered coordinator."""
@@ -108,7 +110,10 @@ class Coordinators:
             for key, told in (await self._told(kind, missing, deadline_s)).items():
                 if isinstance(told, RequestError) and told.retriable:
                     passing[key] = _why(before.get(key), told)
+                    self._note_failed(kind, key, passing[key])
                     continue
+                if (wait := self._waits.pop((kind, key), None)) is not None:
+                    wait.succeeded()
                 found[key] = told
                 if isinstance(told, BrokerView):
                     self._known[kind, key] = told
@@ -120,6 +125,17 @@ class Coordinators:
                 except RequestError:
                     return {**found, **passing}
         return found
+
+    def _note_failed(self, kind: CoordinatorKind, key: str, why: RequestError) -> None:
+        """Log the reason if the wait is long; the metadata log that no broker is reachable."""
+        wait = self._waits.get((kind, key))
+        if wait is None:
+            noun = "transactional id" if kind is CoordinatorKind.TRANSACTION else "group"
+            whose = f"the coordinator of {noun} {key}"
+            wait = LongWait(self._clock, f"for {whose}", f"{whose} is available again")
+            self._waits[kind, key] = wait
+        if self._metadata.failure is None:
+            wait.failed(why)
 
     async def _told(
         self, kind: CoordinatorKind, keys: list[str], deadline_s: float
