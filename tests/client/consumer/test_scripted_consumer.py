@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from cases import each_case
 from client.consumer.test_fetched_batches import batch
 from client.consumer_scenarios import take
-from client.scenario_runner import FAST, run
+from client.scenario_runner import FAST, run, until
 from client.scripted_broker import ScriptedBroker
 from ottla.client.calls.targets import UNKNOWN_TRIES
 from ottla.client.consumer.consumer import Consumer
@@ -56,6 +57,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from ottla.records import BatchBuilder
 from ottla.transport.channel import Disconnected, TimedOut
 
 ID = Uuid(b"t" * 16)
@@ -72,6 +74,7 @@ class Stage:
         self.session = 0
         self.brokers: list[ScriptedBroker] = []
         self.before: Callable[[FetchRequest], FetchResponse | None] = lambda request: None
+        self.records: Callable[[int, int], bytes] = batch
 
     def metadata(self, _: MetadataRequest) -> MetadataResponse:
         partition = MetadataResponsePartition(
@@ -121,7 +124,7 @@ class Stage:
         if not wanted or wanted[0].fetch_offset >= self.end:
             return self.answer()
         start = wanted[0].fetch_offset
-        return self.answer(records=batch(start, min(5, self.end - start)))
+        return self.answer(records=self.records(start, min(5, self.end - start)))
 
     def answer(self, error: int = 0, top: int = 0, **more: Any) -> FetchResponse:
         result = PartitionData(
@@ -157,12 +160,13 @@ def reading(
     reset: str = "earliest",
     group: str | None = None,
     clock: Clock | None = None,
+    partition_bytes_max: int = 1,
 ) -> Consumer[bytes, bytes]:
     settings: dict[str, object] = {
         **FAST,
         "bootstrap.servers": broker.bootstrap_servers,
         "auto.offset.reset": reset,
-        "max.partition.fetch.bytes": 1,
+        "max.partition.fetch.bytes": partition_bytes_max,
         "metadata.max.age.ms": 50,
         "fetch.max.wait.ms": 50,
         "group.id": group,
@@ -190,6 +194,43 @@ def test_truncation_at_a_new_leader_raises_or_resets(reset: str) -> None:
                 assert (caught.value.position, caught.value.end_offset) == (10, 6)
                 ours.seek(("t", 0), 6)
             assert [one.offset for one in await take(ours, 2)] == [6, 7]
+
+    run(scenario())
+
+
+@each_case("reset, end", [("earliest", 3), ("earliest", 4), ("none", 3), ("none", 4)])
+def test_lost_records_that_were_only_fetched_are_replaced(reset: str, end: int) -> None:
+    """The application has seen none of the records that a new leader lacks."""
+
+    def rewritten(start: int, count: int) -> bytes:
+        builder = BatchBuilder()
+        for n in range(start, start + count):
+            builder.append(0, None, b"%d" % n if n < end else b"new %d" % n)
+        return builder.build(base_offset=start, leader_epoch=8)
+
+    async def scenario() -> None:
+        stage = Stage()
+        async with (
+            stage.broker() as broker,
+            reading(broker, reset, partition_bytes_max=1000) as ours,
+        ):
+
+            def is_fetched(offset: int, epoch: int) -> bool:
+                return any(
+                    (place.fetch_offset, place.current_leader_epoch) == (offset, epoch)
+                    for one in broker.asked
+                    if isinstance(one, FetchRequest)
+                    for topic in one.topics
+                    for place in topic.partitions
+                )
+
+            await start_at(ours, 0)
+            assert [one.offset for one in await ours.poll(10, max_records=3)] == [0, 1, 2]
+            await until(lambda: is_fetched(10, 7))  # all records are fetched
+            stage.epoch, stage.epoch_end, stage.end, stage.records = 8, end, 8, rewritten
+            await until(lambda: is_fetched(3, 8), lambda: "the fetched records were not dropped")
+            values = [one.value for one in await take(ours, 5)]
+            assert values == [b"%d" % n if n < end else b"new %d" % n for n in range(3, 8)]
 
     run(scenario())
 
