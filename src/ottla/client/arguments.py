@@ -12,6 +12,7 @@ from operator import index
 from typing import Any, Final, TypeVar, cast
 
 from ottla.errors import ErrorCode, RequestError
+from ottla.ids import topic_name_problem
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Mapping[Any, Any])
@@ -30,10 +31,9 @@ def checked_name(topic: object) -> str:
     """Return the name; raises TypeError for a non-str and RequestError for an invalid name."""
     if not isinstance(topic, str):
         raise TypeError(f"a topic name must be a str, not {topic!r}")
-    if not topic or not topic.isascii():
+    if problem := topic_name_problem(topic):
         raise RequestError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"invalid topic name {topic!r}: use ASCII letters, digits, '.', '_' and '-'",
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"invalid topic name {topic!a}: {problem}"
         )
     return topic
 

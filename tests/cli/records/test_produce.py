@@ -180,6 +180,27 @@ def test_refused_record_stops_produce(broker: OttlaBroker) -> None:
     assert large.stderr.decode().endswith("; 0 records were written to bad\n")
 
 
+@pytest.mark.parametrize(
+    ("topic", "unusual"), [("bad name", "' ' at index 3"), ("n\xefce", r"'\xef' at index 1")]
+)
+def test_invalid_topic_names_get_one_sentence(
+    broker: OttlaBroker, topic: str, unusual: str
+) -> None:
+    done = produce(broker, topic, stdin=b"x\n")
+    assert done.returncode == 1
+    assert done.stderr.decode() == (
+        f"ottla: invalid topic name {topic!a}: A topic name can contain letters A to Z and a to "
+        f"z, digits, '.', '_' and '-' only; this one has {unusual}; "
+        f"0 records were written to {topic}\n"
+    )
+
+
+def test_empty_topic_name_is_wrong_usage(broker: OttlaBroker) -> None:
+    done = produce(broker, "", stdin=b"x\n")
+    assert done.returncode == 2
+    assert done.stderr.decode() == "ottla: the topic name must not be empty\n"
+
+
 def test_overlong_line_stops_produce(broker: OttlaBroker) -> None:
     command = f"(echo first; head -c 200M /dev/zero) | {BIN}/ottla produce bad -b"
     done = subprocess.run(

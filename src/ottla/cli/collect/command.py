@@ -215,7 +215,7 @@ async def files(
             counts = collector.counts()
     lines = "1 line" if counts.lines == 1 else f"{counts.lines} lines"
     if failure is not None:
-        why = failure.message or failure.code.text
+        why = (failure.message or failure.code.text).removesuffix(".")
         raise Failed(f"{why}; {lines} were written to {topic}", failure.code.name) from failure
     what = "1 file" if counts.files == 1 else f"{counts.files} files"
     shown = [f"Wrote {lines} of {what} to {topic}."]

@@ -136,7 +136,8 @@ async def produce(
                 span, _ = await Sender(producer, sending).run(lambda span: advance(span.records))
         except NotAllSent as error:
             told = f"{error.written} of {records} records were written to {topic}"
-            raise Failed(f"{error}; {told}", error.code) from error
+            why = str(error).removesuffix(".")
+            raise Failed(f"{why}; {told}", error.code) from error
     return _told("produce", topic, span, {"latency_ms": _latencies(span.latencies)})
 
 

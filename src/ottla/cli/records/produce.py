@@ -141,6 +141,8 @@ async def produce(
     from ottla.cli.records.sources import opened
     from ottla.cli.stop_request import StopRequest
 
+    if not topic:
+        raise Misused("the topic name must not be empty")
     if json and (key_separator is not None or null is not None):
         raise Misused("--json cannot be combined with --key-separator or --null")
     if key is not None and key_separator is not None:
@@ -182,7 +184,8 @@ async def produce(
                     await stop.may_end(send(), STOP_SECONDS)
                 except NotAllSent as error:
                     told = _told(error.written, topic)
-                    raise Failed(f"{error}; {told}", error.code) from error
+                    why = str(error).removesuffix(".")
+                    raise Failed(f"{why}; {told}", error.code) from error
                 if sent is None:
                     assert stop.number is not None
                     told = _told(producer.metrics().record_send_total, topic)
