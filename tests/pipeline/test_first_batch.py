@@ -167,11 +167,13 @@ def test_first_micro_batch_can_be_interrupted_often(
     assert all(len(one) <= 4 + PARTITIONS for one in query.batches)
 
 
-def grown(source_topic: SourceTopic) -> None:
+def grown(source_topic: SourceTopic, records: int = 1) -> None:
+    """Add a partition with records."""
     source_topic.admin.create_partitions({source_topic.topic: PARTITIONS + 1}).or_raise()
     with Producer({"bootstrap.servers": source_topic.servers}) as producer:
-        producer.send(source_topic.topic, b"%d" % source_topic.written, partition=PARTITIONS)
-    source_topic.written += 1
+        for n in range(source_topic.written, source_topic.written + records):
+            producer.send(source_topic.topic, b"%d" % n, partition=PARTITIONS)
+    source_topic.written += records
 
 
 def joined(source_topic: SourceTopic) -> None:
@@ -252,6 +254,15 @@ def test_partitions_added_after_the_end_is_set_are_read_next(
     assert read == [*range(9)]
     query.step_taken = lambda _: None
     assert query.run() == [*range(9, source_topic.written)]
+
+
+def test_records_of_a_new_partition_count_for_the_limit(source_topic: SourceTopic) -> None:
+    query = source_topic.query(startingOffsets="earliest", maxOffsetsPerTrigger="4")
+    assert query.run() == [*range(9)]
+    query.batches.clear()
+    grown(source_topic, records=10)
+    assert query.run() == [*range(9, 19)]
+    assert [len(one) for one in query.batches] == [4, 4, 2]
 
 
 def test_records_during_a_repeated_batch_are_in_the_next(source_topic: SourceTopic) -> None:
