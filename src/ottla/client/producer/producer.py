@@ -448,7 +448,8 @@ class Producer(AsyncWith, Generic[K, V]):
     def _too_large(self, size: int) -> RequestError:
         return RequestError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"a record of {size} bytes exceeds max.request.size={self._record_bytes_max}",
+            f"a record of {size} bytes exceeds max.request.size={self._record_bytes_max}: raise "
+            "max.request.size of the producer, and max.message.bytes of the topic",
         )
 
     def _note_failed(self, batch: ProducerBatch) -> None:
