@@ -461,6 +461,24 @@ def test_c1_recovery_point_moves_after_the_sync() -> None:
     assert seen == []
 
 
+@each_case("cut", [0, 5, 10, 15, 20])
+def test_c1_recovery_point_is_never_above_a_truncated_end(cut: int) -> None:
+    """A flush syncs what is above the recovery point, so it would skip the next records."""
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    fill(log, 10)
+    finish(log.flush())
+    fill(log, 10, start=10)
+    finish(log.truncate_to(cut))
+    assert log.recovery_point == min(10, cut) <= log.log_end_offset == cut
+    log.begin_epoch(LeaderEpoch(1))
+    fill(log, 1, start=cut)
+    finish(log.flush())
+    assert log.recovery_point == log.log_end_offset == cut + 1
+    disk = disk.after_crash(Loss.ALL, Random(0))
+    assert opened(disk, clean=False, recovery_point=cut + 1).log.log_end_offset == cut + 1
+
+
 def test_closed_segments_have_their_index_files_after_a_flush() -> None:
     log = new_log()
     fill(log, 30)
