@@ -349,6 +349,7 @@ class Connection(asyncio.BufferedProtocol):
         "_serve_fetch_frame",
         "_serve_frame",
         "_served_request",
+        "_short_since_s",
         "_state",
         "_task",
         "_transport",
@@ -440,6 +441,7 @@ class Connection(asyncio.BufferedProtocol):
         self._turns = turns or Turns()
         self._has_more = False  # requests than it serves in a turn
         self._paused_since_s: float | None = None  # None while the transport reads
+        self._short_since_s: float | None = None  # None: no frame waits for memory
         self._unsent = 0  # unsent response bytes at the last look
         # When the client last sent or read something, and when unsent bytes last changed.
         self.last_active_s = self._unsent_since_s = clock.elapsed_s()
@@ -1088,6 +1090,12 @@ class Connection(asyncio.BufferedProtocol):
         is_reading = self._paused_since_s is None
         silent_s = now - self.last_active_s
         if reason := memory.stall_reason(arrived if is_reading else None, unsent, now, silent_s):
+            return reason
+        if not memory.short:
+            self._short_since_s = None
+        elif self._short_since_s is None:
+            self._short_since_s = now
+        elif reason := memory.wait_reason(now - self._short_since_s):
             return reason
         if is_reading and pace.is_late(arrived, now):
             return f"request incomplete after {pace.allowed_s(arrived):.0f} s"

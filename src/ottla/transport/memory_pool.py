@@ -16,11 +16,14 @@ does. A quarter of the limit is reserved for frames of ordinary size, so that th
 huge ones, and half of that for clients that have completed large requests.
 Invariant: a frame of ordinary size that had to wait claims all that it still needs, and nothing
 with a higher rank gets memory before it. So it waits once.
+Invariant: the beginnings of frames need no reservation, so they can hold more than the limit. Then
+frames that wait are closed, for those of ordinary size. No frame waits longer than WAIT_SECONDS.
 Invariant: what a connection reserved is released once: a request when it is served, a response
 when the client has read it, everything when the connection closes.
 """
 
 import asyncio
+from math import inf
 from mmap import mmap
 from typing import Final, NamedTuple, Protocol
 
@@ -36,6 +39,9 @@ SILENT_SECONDS: Final = 2.0
 
 UNPROVEN_STALL_SECONDS: Final = 2.0
 """The same for a response to a client that has not yet shown that it reads."""
+
+WAIT_SECONDS: Final = 30.0
+"""How long a frame may wait for memory: the usual request.timeout.ms, after which clients leave."""
 
 PROVEN_BYTES: Final = 8 * 1024 * 1024
 """A client that was sent this much does read. Two socket buffers hold less for a client that does
@@ -121,6 +127,19 @@ class MemoryPool:
                 for waiter, claim in self._waiting.items()
             )
         )
+
+    def holds_up_others(self, holder: MemoryHolder, waited_s: float) -> bool:
+        """Whether a waiting frame must be closed, because the memory of waiting frames is too much.
+
+        A frame that is larger than ordinary makes way for all ordinary ones, and an ordinary one
+        for those that are served before it, but later.
+        """
+        claim = self._waiting.get(holder)
+        if claim is None or waited_s <= SILENT_SECONDS or self._fits(0):
+            return False
+        if claim.ordinary and waited_s <= STALL_SECONDS:
+            return False
+        return self._is_behind(holder, claim.rank if claim.ordinary else inf)
 
     def _fits(self, count: int) -> bool:
         return self.held - self._excess + count <= self.limit
@@ -473,6 +492,14 @@ class ConnectionMemory:
         is_stalled = self.frame_pace.is_stalled(arrived, now_s) or silent_s > SILENT_SECONDS
         if is_stalled and self._requests.has_waiters:
             return f"request stalled after {arrived} bytes while others wait for memory"
+        return None
+
+    def wait_reason(self, waited_s: float) -> str | None:
+        """Return why the connection must be closed whose frame waits for memory, if it must."""
+        if waited_s > WAIT_SECONDS:
+            return f"request has waited {WAIT_SECONDS:.0f} s for memory"
+        if self._requests.holds_up_others(self._owner, waited_s):
+            return f"request holds {self._frame_bytes} bytes, and waits for memory as others do"
         return None
 
 
