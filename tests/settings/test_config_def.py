@@ -19,6 +19,7 @@ from ottla.settings import (
     topic,
 )
 from ottla.settings.config_def import (
+    REQUIRED,
     ConfigDef,
     Ignored,
     Required,
@@ -140,63 +141,73 @@ def test_supported_settings_match_kafka(kafka: KafkaSetting) -> None:
         assert ("null" if row.default_text is None else row.default_text) == theirs
 
 
-def test_settings_unknown_to_kafka_4_3_are_listed() -> None:
-    kafka_names = {(each.scope, each.name) for each in KAFKA}
-    ours = {(table.scope, name) for table in TABLES for name in table.settings}
-    assert ours - kafka_names == {
-        ("broker", "broker.id.generation.enable"),
-        ("broker", "reserved.broker.max.id"),
-        ("broker", "zookeeper.connect"),
-        ("broker", "zookeeper.session.timeout.ms"),
-        ("broker", "zookeeper.connection.timeout.ms"),
-        ("broker", "super.users"),
-        ("broker", "allow.everyone.if.no.acl.found"),
-        ("broker", "leader.imbalance.per.broker.percentage"),
+def test_settings_unknown_to_kafka_have_these_defaults() -> None:
+    known = {(each.scope, each.name) for each in KAFKA}
+    assert {
+        (table.scope, name): row.default
+        for table in TABLES
+        for name, row in table.settings.items()
+        if (table.scope, name) not in known
+    } == {
+        ("broker", "broker.id.generation.enable"): True,
+        ("broker", "reserved.broker.max.id"): 1000,
+        ("broker", "zookeeper.connect"): None,
+        ("broker", "zookeeper.session.timeout.ms"): 9_000,
+        ("broker", "zookeeper.connection.timeout.ms"): None,
+        ("broker", "super.users"): "",
+        ("broker", "allow.everyone.if.no.acl.found"): False,
+        ("broker", "leader.imbalance.per.broker.percentage"): 10,
         # Kafka has them as dynamic settings only.
-        ("broker", "leader.replication.throttled.rate"),
-        ("broker", "follower.replication.throttled.rate"),
-        ("broker", "ottla.metrics.listener"),
-        ("broker", "ottla.broker.host"),
-        ("broker", "ottla.balance.check.interval.ms"),
-        ("broker", "ottla.balance.enable"),
-        ("broker", "ottla.balance.goal.percent"),
-        ("broker", "ottla.balance.partitions.max"),
-        ("broker", "ottla.balance.stable.ms"),
-        ("broker", "ottla.balance.throttle.bytes.per.second"),
-        ("broker", "ottla.balance.traffic.min.bytes.per.second"),
-        ("broker", "ottla.balance.window.ms"),
-        ("broker", "ottla.fast.failover.enable"),
-        ("broker", "ottla.partitions.max"),
-        ("broker", "ottla.queued.max.response.bytes"),
-        ("broker", "ottla.topic.name.policy"),
-        ("broker", "max.decompressed.message.bytes"),  # from a later Kafka
-        *((scope, "sasl.username") for scope in ("producer", "consumer", "admin")),
-        *((scope, "sasl.password") for scope in ("producer", "consumer", "admin")),
+        ("broker", "leader.replication.throttled.rate"): 2**63 - 1,
+        ("broker", "follower.replication.throttled.rate"): 2**63 - 1,
+        ("broker", "ottla.metrics.listener"): "",
+        ("broker", "ottla.broker.host"): None,
+        ("broker", "ottla.balance.check.interval.ms"): 60_000,
+        ("broker", "ottla.balance.enable"): False,
+        ("broker", "ottla.balance.goal.percent"): 120,
+        ("broker", "ottla.balance.partitions.max"): 10,
+        ("broker", "ottla.balance.stable.ms"): 300_000,
+        ("broker", "ottla.balance.throttle.bytes.per.second"): 10 << 20,
+        ("broker", "ottla.balance.traffic.min.bytes.per.second"): 1_000_000,
+        ("broker", "ottla.balance.window.ms"): 300_000,
+        ("broker", "ottla.fast.failover.enable"): True,
+        ("broker", "ottla.partitions.max"): None,
+        ("broker", "ottla.queued.max.response.bytes"): 32 << 20,
+        ("broker", "ottla.topic.name.policy"): (),
+        ("broker", "max.decompressed.message.bytes"): 32 << 20,  # from a later Kafka
+        **{(scope, "sasl.username"): None for scope in ("producer", "consumer", "admin")},
+        **{(scope, "sasl.password"): None for scope in ("producer", "consumer", "admin")},
     }
 
 
 def test_defaults_that_differ_from_kafka_are_listed() -> None:
-    differing = {
-        row.name for table in TABLES for row in table.settings.values() if row.kafka_default
-    }
-    assert differing == {
-        "controller.listener.names",
-        "group.coordinator.rebalance.protocols",
-        "listeners",
-        "log.dir",
-        "metric.reporters",
-        "node.id",
-        "process.roles",
-        "queued.max.request.bytes",
-        "sasl.enabled.mechanisms",
-        "sasl.mechanism",
-        "sasl.mechanism.inter.broker.protocol",
-        "socket.listen.backlog.size",
-        "socket.receive.buffer.bytes",
-        "socket.send.buffer.bytes",
-        "ssl.keystore.type",
-        "ssl.truststore.type",
-        "zookeeper.session.timeout.ms",
+    # A set of pairs: several tables have some of the settings, with the same default.
+    assert {
+        (row.name, row.default)
+        for table in TABLES
+        for row in table.settings.values()
+        if row.kafka_default or row.name in OTHER_DEFAULT
+    } == {
+        ("bootstrap.servers", REQUIRED),
+        ("controller.listener.names", ()),
+        ("group.coordinator.rebalance.protocols", ("classic", "consumer")),
+        ("listeners", ("PLAINTEXT://127.0.0.1:9092",)),
+        ("log.dir", (".ottla/data",)),
+        ("metric.reporters", ()),
+        ("node.id", None),
+        ("partition.assignment.strategy", ("range", "cooperative-sticky")),
+        ("process.roles", ()),
+        ("queued.max.request.bytes", 32 << 20),
+        ("sasl.enabled.mechanisms", ()),
+        ("sasl.mechanism", None),
+        ("sasl.mechanism.inter.broker.protocol", None),
+        ("share.acquire.mode", "batch_optimized"),
+        ("socket.listen.backlog.size", 4096),
+        ("socket.receive.buffer.bytes", -1),
+        ("socket.send.buffer.bytes", -1),
+        ("ssl.keystore.type", "PEM"),
+        ("ssl.truststore.type", "PEM"),
+        ("zookeeper.session.timeout.ms", 9_000),
     }
 
 
