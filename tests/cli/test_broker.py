@@ -149,6 +149,38 @@ def test_second_broker_on_the_same_data_is_refused(tmp_path: Path) -> None:
         assert "--data DIR" in told
 
 
+def test_directory_of_a_local_cluster_is_refused(tmp_path: Path) -> None:
+    for name in ("cluster.json", "cluster.lock"):
+        (tmp_path / name).write_text("{}")
+    broker = tmp_path / "broker-1"
+    broker.mkdir()
+    for data in (tmp_path, broker, tmp_path / "broker-2"):
+        code, told = refused("dev", "--port", "0", "--data", str(data))
+        assert code == 1
+        assert f"`ottla cluster start --data {tmp_path}`" in told
+    assert not [*broker.iterdir()]
+
+
+def test_log_directory_of_a_broker_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=1\n")
+    code, told = refused("dev", "--port", "0", "--data", str(tmp_path))
+    assert code == 1
+    assert f"`ottla broker --override log.dirs={tmp_path}`" in told
+    assert [one.name for one in tmp_path.iterdir()] == ["meta.properties"]
+
+
+@pytest.mark.parametrize("command", [["dev"], ["cluster", "start"], ["zookeeper", "start"]])
+def test_empty_name_of_a_directory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, told = refused(*command, "--port", "1", "--data", "")
+    assert code == 2
+    assert "--data" in told
+    assert "the directory name must not be empty" in told
+    assert not [*tmp_path.iterdir()]
+
+
 def test_port_in_use_names_its_process_and_the_flag(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]

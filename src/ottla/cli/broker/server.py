@@ -19,6 +19,7 @@ import typer
 from ottla.broker.stop_signals import StopSignals
 from ottla.cli import gc_freeze
 from ottla.cli.declaration import OutputOption
+from ottla.cli.directory_option import DataDirectory
 from ottla.cli.output import Json, Output
 from ottla.cli.result import Failure, write_object
 
@@ -57,7 +58,10 @@ def dev(
     data: Annotated[
         Path,
         typer.Option(
-            "--data", metavar="DIR", help="Store the data in this directory.", file_okay=False
+            "--data",
+            metavar="DIR",
+            help="Store the data in this directory.",
+            click_type=DataDirectory(),
         ),
     ] = Path(".ottla"),
     override: Annotated[
@@ -82,6 +86,9 @@ def dev(
         why = "the current directory was deleted: change to another one, or set --data /DIR"
         _complain(Failure(why), output)
         raise typer.Exit(1) from None
+    if (other := _other_owner(data.absolute())) is not None:
+        _complain(Failure(f"{data}: {other}", "DATA_IN_USE"), output)
+        raise typer.Exit(1)
     settings = [
         f"listeners=PLAINTEXT://127.0.0.1:{port}",
         f"log.dirs={files}",
@@ -121,6 +128,25 @@ def dev(
             None, "", settings, explain, log_format, log_level, signals, output, directory="--data"
         )
     )
+
+
+def _other_owner(data: Path) -> str | None:
+    """Return why `ottla dev` must not use a directory: it is that of another command."""
+    from ottla.cli.cluster.local_layout import local_cluster_of
+    from ottla.log.names import META_PROPERTIES
+
+    if (cluster := local_cluster_of(data)) is not None:
+        start = f"`ottla cluster start --data {shlex.quote(str(cluster))}`"
+        return (
+            f"this directory belongs to a local cluster: start it with {start}, or use another "
+            "--data"
+        )
+    if (data / META_PROPERTIES).is_file():
+        return (
+            "this is a log directory of a broker: start the broker with "
+            f"`ottla broker --override log.dirs={shlex.quote(str(data))}`, or use another --data"
+        )
+    return None
 
 
 def broker_facts(node: "Node") -> dict[str, Json]:

@@ -12,6 +12,7 @@ import typer
 from ottla.broker.stop_signals import StopSignals
 from ottla.cli import gc_freeze
 from ottla.cli.declaration import OutputOption, answers, asks
+from ottla.cli.directory_option import DataDirectory
 from ottla.cli.failures import Misused
 from ottla.cli.output import Json, Output
 from ottla.cli.partition.command import ExecuteOption, NoWaitOption, ThrottleOption
@@ -193,7 +194,7 @@ def start(
             metavar="DIR",
             help="Store data, logs and process ids in this directory. If it has the data of a "
             "cluster, start this cluster again.",
-            file_okay=False,
+            click_type=DataDirectory(),
         ),
     ] = Path(".ottla-cluster"),
     zookeepers: Annotated[

@@ -21,12 +21,16 @@ from typing import Any, Final, NamedTuple
 
 from ottla.broker.stop_signals import StopSignals
 from ottla.cli.child_process import ChildProcess, ServerProcess, end
-from ottla.cli.cluster.local_layout import LocalLayout, parse_layout, planned
+from ottla.cli.cluster.local_layout import (
+    LAYOUT_FILE,
+    LOCK_FILE,
+    LocalLayout,
+    parse_layout,
+    planned,
+)
 from ottla.cli.failures import Failed
 from ottla.coordination.ensemble import HOST, end_of_log, pyspark_class_path
 
-LAYOUT_FILE: Final = "cluster.json"
-LOCK_FILE: Final = "cluster.lock"
 RESTART_SECONDS: Final = 1.0
 START_SECONDS: Final = 120.0
 POLL_SECONDS: Final = 0.03

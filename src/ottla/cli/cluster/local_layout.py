@@ -5,6 +5,7 @@ asks for others. A ZooKeeper server keeps its port while nobody else uses it.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any, Final, NamedTuple
 from ottla.cli.failures import Failed, Misused
 from ottla.coordination.ensemble import HOST, Member, ServerConfig
 
+LAYOUT_FILE: Final = "cluster.json"
+LOCK_FILE: Final = "cluster.lock"
 BROKERS: Final = 3
 PORT: Final = 9092
 PORT_MAX: Final = 65_535
@@ -103,6 +106,17 @@ def parse_layout(text: str, data: Path) -> LocalLayout:
         )
     except (ValueError, LookupError, TypeError) as error:
         raise Failed(f"{data}: the description of the cluster is damaged: {error!r}") from error
+
+
+def local_cluster_of(directory: Path) -> Path | None:
+    """Return the directory of the local cluster to which a directory belongs, if it does."""
+    folders = [directory]
+    if re.fullmatch(r"(broker|zookeeper)-[0-9]+", directory.name):
+        folders.append(directory.parent)
+    for one in folders:
+        if (one / LAYOUT_FILE).is_file() and (one / LOCK_FILE).is_file():
+            return one
+    return None
 
 
 def planned(

@@ -14,6 +14,7 @@ import typer
 from ottla.broker.stop_signals import StopSignals
 from ottla.cli import gc_freeze
 from ottla.cli.declaration import OutputOption, answers
+from ottla.cli.directory_option import DataDirectory
 from ottla.cli.output import Json, Output
 from ottla.cli.result import Result, write_object
 from ottla.cli.session import carried_out
@@ -100,7 +101,7 @@ def start(
             "--data",
             metavar="DIR",
             help="Store the data and the log in this directory.",
-            file_okay=False,
+            click_type=DataDirectory(),
         ),
     ] = Path(".ottla-zookeeper"),
     member: Annotated[
