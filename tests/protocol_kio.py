@@ -9,7 +9,7 @@ omits `_ms` in the names of times. `tamed` replaces values that kio cannot repre
 """
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import Field as DataclassField
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
@@ -70,6 +70,21 @@ def _pairs(
     for mine, other in zip(ours, theirs, strict=True):
         assert mine.name.removesuffix("_ms") == other.name.strip("_").removesuffix("_ms"), names
     return list(zip(ours, theirs, strict=True))
+
+
+def differing_nullability(
+    cls: type[Struct], entity: type[Entity], version: int, path: str = ""
+) -> Iterator[str]:
+    """Yield the fields that only Ottla or only kio allows to be null in this version."""
+    for mine, other in _pairs(cls, entity, version):
+        name = f"{path}.{mine.name}" if path else mine.name
+        # kio has None for the zero UUID and the time -1, which are not null on the wire.
+        replaced = other.metadata.get("kafka_type") in ("uuid", "datetime_i64")
+        is_nullable = _optional(other) and not replaced
+        if is_nullable is not (version in mine.nullable):
+            yield f"{name} is {'' if is_nullable else 'not '}nullable in kio"
+        if mine.struct is not None:
+            yield from differing_nullability(mine.struct, _nested(other), version, name)
 
 
 def _nested(field: DataclassField[Any]) -> type[Entity]:

@@ -95,6 +95,17 @@ def test_kio_agrees_on_key_versions_and_flexibility(cls: type[Message]) -> None:
             assert protocol_kio.entity_of(cls, outside) is None
 
 
+def test_kio_agrees_on_nullable_fields() -> None:
+    differing: list[str] = []
+    for cls in JUDGED:
+        for version in cls.VERSIONS:
+            entity = protocol_kio.entity_of(cls, version)
+            assert entity is not None
+            found = protocol_kio.differing_nullability(cls, entity, version)
+            differing += [f"{cls.__name__} v{version}: {what}" for what in found]
+    assert not differing, "\n".join(differing)
+
+
 # Versions that kio has and we do not have: none in the pinned release.
 NEWER: Final[set[tuple[str, int]]] = set()
 
