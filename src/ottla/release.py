@@ -13,6 +13,14 @@ RELEASE: "Final" = "0.1.0.dev0"
 VERSION_CONFIG: "Final" = "ottla.version"
 """The config in which a broker returns its version."""
 
+JAVA_MIN: "Final" = 17
+"""The version that Spark 4 and ZooKeeper need."""
+
+INSTALL_JAVA: "Final" = (
+    f"install Java {JAVA_MIN} or newer (Debian: openjdk-17-jre-headless; macOS: brew install "
+    "openjdk), or set JAVA_HOME"
+)
+
 
 def how_to_install(extra: str) -> str:
     """Return the remedy of an error about a missing package; Ottla is not on PyPI yet."""

@@ -120,3 +120,14 @@ def _without_request(message: str) -> str:
     needs = text.rpartition(" needs ")[2] if text.endswith(" permission.") else ""
     told = f"{name}{ErrorCode.CLUSTER_AUTHORIZATION_FAILED.text}"
     return f"{told} The request needs {needs}" if needs else told
+
+
+def port_remedy(port: int) -> str:
+    """Return who listens on a port, and how to choose another one."""
+    from ottla.transport.port_owner import port_owner
+
+    who = port_owner(port) or "another process"
+    return (
+        f"{who} listens on it. Stop it, or choose another port: `ottla dev --port N`, `ottla "
+        "cluster start --port N`, `ottla broker --override listeners=PLAINTEXT://127.0.0.1:N`"
+    )

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from ottla.coordination.errors import EnsembleFailed
-from ottla.release import how_to_install
+from ottla.release import INSTALL_JAVA, how_to_install
 
 HOST: Final = "127.0.0.1"
 TICK_MS: Final = 2000  # ZooKeeper's default
@@ -71,9 +71,12 @@ def pyspark_class_path() -> str:
 
 def server_command(class_path: str, file: str, main: str = _MEMBER) -> Sequence[str]:
     """Return the command that runs a server with a configuration file in the foreground."""
-    java = shutil.which("java")
+    # As Spark does: JAVA_HOME, else the PATH.
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
     if java is None:
-        raise EnsembleFailed("ZooKeeper needs java: install Java 17 or newer")
+        where = f"there is none in JAVA_HOME={home}" if home else "there is none on the PATH"
+        raise EnsembleFailed(f"ZooKeeper needs Java, but {where}: {INSTALL_JAVA}")
     return (java, *_JVM, "-cp", class_path, main, file)
 
 

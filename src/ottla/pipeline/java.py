@@ -15,15 +15,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ottla.errors import OttlaError
-
-JAVA_MIN: Final = 17
-"""The version that Spark 4 needs."""
+from ottla.release import INSTALL_JAVA, JAVA_MIN
 
 ANSWER_S: Final = 30.0
-INSTALL: Final = (
-    f"install Java {JAVA_MIN} or newer (Debian: openjdk-17-jre-headless; macOS: brew install "
-    "openjdk), or set JAVA_HOME"
-)
 
 
 class NoJava(OttlaError):
@@ -50,13 +44,17 @@ def found_java(environment: Mapping[str, str] | None = None) -> Java:
             [program, "-version"], capture_output=True, text=True, timeout=ANSWER_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoJava(f"Spark needs Java, but {program} does not run ({error}): {INSTALL}") from None
+        raise NoJava(
+            f"Spark needs Java, but {program} does not run ({error}): {INSTALL_JAVA}"
+        ) from None
     output = done.stderr + done.stdout
     version = version_of(output)
     if version is None:
-        raise NoJava(f"Spark needs Java, but {program} -version prints no version: {INSTALL}")
+        raise NoJava(f"Spark needs Java, but {program} -version prints no version: {INSTALL_JAVA}")
     if version < JAVA_MIN:
-        raise NoJava(f"Spark needs Java {JAVA_MIN}, but {program} is Java {version}: {INSTALL}")
+        raise NoJava(
+            f"Spark needs Java {JAVA_MIN}, but {program} is Java {version}: {INSTALL_JAVA}"
+        )
     return Java(version, build_of(output) or str(version))
 
 
@@ -78,7 +76,7 @@ def _program(environment: Mapping[str, str]) -> str:
         return str(Path(home) / "bin" / "java")
     found = shutil.which("java", path=environment.get("PATH"))
     if found is None:
-        raise NoJava(f"Spark needs Java, but there is none on the PATH: {INSTALL}")
+        raise NoJava(f"Spark needs Java, but there is none on the PATH: {INSTALL_JAVA}")
     return found
 
 

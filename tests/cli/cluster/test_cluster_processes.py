@@ -497,6 +497,10 @@ def test_processes_end_with_their_parent_and_continue(tmp_path: Path) -> None:
     # Nobody can take over, and there is no ZooKeeper.
     for number in (1, 2, 3):
         os.kill(again.pid(f"zookeeper-{number}"), signal.SIGKILL)
+    deadline_s = time.monotonic() + PATIENCE_S
+    while "(by SIGKILL): to start it again, press Ctrl-C" not in again.errors.read_text():
+        assert time.monotonic() < deadline_s
+        time.sleep(POLL_S)
     assert again.stop(signal.SIGINT) == 0
     again.process.communicate()
     assert not again.pids()

@@ -1,11 +1,13 @@
 """The processes of a local cluster: ports, settings, and what a directory remembers."""
 
+import socket
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from cases import each_case
+from cli.console import ottla
 from ottla.cli.cluster.local_layout import LocalLayout, parse_layout, planned
 from ottla.cli.failures import Failed, Misused
 from ottla.cli.zookeeper.members import parse_members
@@ -83,6 +85,38 @@ def test_replicas_follow_the_number_of_brokers(brokers: int, replicas: int, in_s
     for setting in (broker.MIN_INSYNC_REPLICAS, broker.TRANSACTION_STATE_LOG_MIN_ISR):
         assert config[setting] == in_sync
     assert not config.notices
+
+
+def test_start_without_java_leaves_nothing_behind(tmp_path: Path) -> None:
+    data = tmp_path / "cluster"
+    words = ("cluster", "start", "--data", str(data), "--port", "0")
+    for env in ({"PATH": str(tmp_path), "JAVA_HOME": ""}, {"JAVA_HOME": str(tmp_path)}):
+        done = ottla(*words, env=env)
+        assert done.returncode == 1
+        assert "ZooKeeper needs Java, but there is none" in done.stderr
+        assert "openjdk-17-jre-headless" in done.stderr
+        assert "JAVA_HOME" in done.stderr
+        assert not data.exists()
+
+
+def test_start_on_a_busy_port_leaves_nothing_behind(tmp_path: Path) -> None:
+    data = tmp_path / "cluster"
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = str(holder.getsockname()[1])
+        done = ottla("cluster", "start", "-n", "1", "--data", str(data), "--port", port)
+    assert done.returncode == 1
+    assert f"127.0.0.1:{port} is already in use" in done.stderr
+    assert "`ottla cluster start --port N`" in done.stderr
+    assert not data.exists()
+
+
+def test_start_with_a_wrong_override_leaves_nothing_behind(tmp_path: Path) -> None:
+    data = tmp_path / "cluster"
+    words = ("--data", str(data), "--port", "0", "--override", "num.partitions=none")
+    done = ottla("cluster", "start", *words)
+    assert done.returncode == 2
+    assert "num.partitions" in done.stderr
+    assert not data.exists()
 
 
 def test_members_are_named_by_host_and_ports() -> None:

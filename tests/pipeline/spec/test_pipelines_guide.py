@@ -21,8 +21,8 @@ from ottla.cli.pipeline.plan import plan_result
 from ottla.cli.pipeline.run_view import rendered
 from ottla.cli.result import Result, Table
 from ottla.pipeline import InvalidPipeline
-from ottla.pipeline.java import JAVA_MIN
 from ottla.pipeline.progress import PipelineProgress, QueryProgress, QueryState, TopicLag
+from ottla.release import JAVA_MIN
 from pipeline.spec.declarations import loaded
 
 GUIDE = Path(__file__).parents[3] / "docs" / "pipelines.md"

@@ -20,6 +20,7 @@ from ottla.broker.stop_signals import StopSignals
 from ottla.cli import gc_freeze
 from ottla.cli.declaration import OutputOption
 from ottla.cli.directory_option import DataDirectory
+from ottla.cli.failures import port_remedy
 from ottla.cli.output import Json, Output
 from ottla.cli.result import Failure, write_object
 
@@ -233,7 +234,7 @@ def served(
     try:
         run(config, ready, signals)
     except AddressTaken as error:
-        _complain(Failure(f"{error}: {_whose(error.port)}", "ADDRESS_TAKEN"), output, prefix)
+        _complain(Failure(f"{error}: {port_remedy(error.port)}", "ADDRESS_TAKEN"), output, prefix)
         return 1
     except StoreInUse as error:
         other = "`ottla dev --data DIR --port N`, `--override log.dirs=DIR`"
@@ -258,13 +259,3 @@ def storage_error(error: "StorageFailure", directory: str) -> str:
     ):
         return f"{error}: set {directory} to a directory that can be created and written"
     return str(error)
-
-
-def _whose(port: int) -> str:
-    from ottla.transport.port_owner import port_owner
-
-    who = port_owner(port) or "another process"
-    return (
-        f"{who} listens on it. Stop it, or choose another port: `ottla dev --port N`, `ottla "
-        "cluster start --port N`, `ottla broker --override listeners=PLAINTEXT://127.0.0.1:N`"
-    )

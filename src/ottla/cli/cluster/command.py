@@ -241,18 +241,24 @@ def start(
         import os
         from contextlib import nullcontext
 
-        from ottla.cli.cluster.local_cluster import LocalCluster, layout_of, lock, ottla_command
+        from ottla.cli.cluster.local_cluster import (
+            LocalCluster,
+            check_overrides,
+            check_start,
+            layout_of,
+            lock,
+            ottla_command,
+        )
         from ottla.coordination.ensemble import keep_files_private
-        from ottla.settings.config_parser import broker_config
 
         where = data.absolute()
+        check_start(where, override or [], brokers=brokers, port=port, zookeepers=servers)
         keep_files_private()
         where.mkdir(parents=True, exist_ok=True)
         held = lock(where)
         try:
             layout = layout_of(where, brokers=brokers, port=port, zookeepers=servers)
-            settings = [f"{name}={value}" for name, value in layout.settings(1).items()]
-            broker_config(overrides=[*settings, *(override or [])])  # reports a wrong override
+            check_overrides(layout, override or [])
 
             is_live = output is Output.TABLE and sys.stderr.isatty()
             local = LocalCluster(

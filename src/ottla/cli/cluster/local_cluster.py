@@ -28,8 +28,9 @@ from ottla.cli.cluster.local_layout import (
     parse_layout,
     planned,
 )
-from ottla.cli.failures import Failed
-from ottla.coordination.ensemble import HOST, end_of_log, pyspark_class_path
+from ottla.cli.failures import Failed, port_remedy
+from ottla.coordination.ensemble import HOST, end_of_log, pyspark_class_path, server_command
+from ottla.settings.config_parser import broker_config
 
 RESTART_SECONDS: Final = 1.0
 START_SECONDS: Final = 120.0
@@ -38,6 +39,11 @@ PORTS: Final = (12_000, 32_000)  # below those that Linux gives to outgoing conn
 BROKERS_STOP_SECONDS: Final = 2.2
 ZOOKEEPER_STOP_SECONDS: Final = 0.5
 EARLIER_RUN_SECONDS: Final = 10.0
+
+START_AGAIN: Final = (
+    "to start it again, press Ctrl-C and start the cluster with the same --data; --restart starts "
+    "dead processes again by itself"
+)
 
 Report = Callable[[str], None]
 
@@ -97,6 +103,33 @@ def layout_of(
     new.write_text(found.format())
     new.replace(path)
     return found
+
+
+def check_start(
+    data: Path,
+    overrides: Sequence[str],
+    *,
+    brokers: int | None,
+    port: int | None,
+    zookeepers: int | None,
+) -> None:
+    """Raise what would fail the first start in a directory, before anything is stored there."""
+    server_command(pyspark_class_path(), "")
+    if (data / LAYOUT_FILE).exists():
+        return
+    found = planned(data, None, _free, brokers=brokers, port=port, zookeepers=zookeepers)
+    check_overrides(found, overrides)
+    if any(one.startswith("listeners=") for one in overrides):
+        return
+    for number in found.brokers:
+        if _free(number) != number:
+            raise Failed(f"{HOST}:{number} is already in use: {port_remedy(number)}")
+
+
+def check_overrides(layout: LocalLayout, overrides: Sequence[str]) -> None:
+    """Raise InvalidSettings for an override that a broker would refuse."""
+    settings = [f"{name}={value}" for name, value in layout.settings(1).items()]
+    broker_config(overrides=[*settings, *overrides])
 
 
 def _free(wanted: int) -> int:
@@ -201,9 +234,11 @@ class LocalCluster:
             child = children[number]
             code = await child.ended()
             self._serving.discard(child.server.name)
-            self._report(f"{child.server.name} has ended ({_reason(code)})")
+            ended = f"{child.server.name} has ended ({_reason(code)})"
             if not self._restarts:
+                self._report(f"{ended}: {START_AGAIN}")
                 return
+            self._report(ended)
             await asyncio.sleep(RESTART_SECONDS)
             try:
                 await start(number)
