@@ -6,6 +6,7 @@ world runs twice, with and without the fast path.
 """
 
 import asyncio
+import gc
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -36,6 +37,7 @@ from ottla.errors import ErrorCode
 from ottla.ids import LeaderEpoch, Uuid
 from ottla.protocol.apis import FETCH
 from ottla.protocol.conversation import ClientConversation, ServerConversation
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
 from ottla.replication.partition import Partition
 from ottla.settings.broker import RACK_AWARE
@@ -719,3 +721,53 @@ def test_wait_that_ends_while_the_client_does_not_read(tmp_path: Path, path: Mak
             client.socket.close()
 
     run(scenario)
+
+
+def open_files(folder: Path) -> list[str]:
+    """The open files of a directory, also deleted ones."""
+    found = list[str]()
+    for one in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found.append(str(one.readlink()))
+    return [one for one in found if one.startswith(str(folder))]
+
+
+@pytest.mark.parametrize("end", ["client leaves", "time is over", "records arrive"])
+def test_wait_keeps_no_file_of_a_topic_that_is_deleted(
+    tmp_path: Path, path: MakePath, end: str
+) -> None:
+    """A cycle of references kept it open, perhaps for ever, and its disk space was not freed."""
+
+    async def scenario() -> None:
+        async with broker(tmp_path, "log.segment.delete.delay.ms=0") as running:
+            use(running, path)
+            admin = await running.client()
+            await create(admin, "t", 1)
+            client, waiting = await running.client(), led(running, "t").waiting
+            wait_ms = 200 if end == "time is over" else 20_000
+            fetching = asyncio.create_task(
+                fetch_partitions(client, request(FetchSpec("t"), wait_ms=wait_ms))
+            )
+            await until(lambda: waiting)
+            if end == "records arrive":
+                records = memoryview(batch(b"a"))
+                partition = led(running, "t")
+                partition.append(records, produce_version=9, acks=1, now_ms=1_700_000_000_000)
+                del partition
+            if end == "client leaves":
+                await client.close()
+            with suppress(EOFError, ConnectionError):
+                await fetching
+            await until(lambda: not waiting)
+            del fetching
+            assert open_files(tmp_path / "data" / "t-0")
+            deletion = DeleteTopicsRequest(topic_names=["t"], timeout_ms=20_000)
+            await admin.ask(deletion, DeleteTopicsResponse, 5)
+            await until(lambda: not open_files(tmp_path / "data" / "t-0"))
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(scenario)
+    finally:
+        gc.enable()

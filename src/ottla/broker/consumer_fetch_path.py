@@ -231,6 +231,10 @@ class ConsumerFetchPath:
         return encoded(request.correlation_id, session_id, topics)
 
 
+def _ended() -> None:
+    """Do nothing: the wait is over."""
+
+
 class _Wait(FrameWait):
     """A request that waits for records."""
 
@@ -266,14 +270,18 @@ class _Wait(FrameWait):
     def wake(self) -> None:
         """End the wait at once."""
         if not self.is_over:
+            on_end = self.on_end
             self._end()
-            self.on_end()
+            on_end()
 
     def _end(self) -> None:
+        """Leave nothing that refers to the logs: the file of a deleted one would stay open."""
         self.is_over = True
+        self.on_end = _ended
         self._timer.cancel()
         for partition in self._partitions:
             partition.waiting.pop(self, None)
+        self._partitions.clear()
 
     def serve(self) -> list[Buffer] | FrameWait | None:
         """Serve the request after the wait."""
