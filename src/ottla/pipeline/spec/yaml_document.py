@@ -108,7 +108,7 @@ def parse_yaml(text: str) -> Document:
     try:
         root: Node | None = yaml.SafeLoader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
-        return Document(None, positions, [_syntax_problem(error)])
+        return Document(None, positions, [_syntax_problem(error, text)])
     except yaml.YAMLError as error:  # a character that YAML does not allow
         what = f"not valid YAML: {' '.join(str(error).split())}"
         return Document(None, positions, [PipelineProblem((), what)])
@@ -191,16 +191,43 @@ def _scalar(node: ScalarNode) -> Value:
     return text
 
 
-def _syntax_problem(error: yaml.MarkedYAMLError) -> PipelineProblem:
+def _syntax_problem(error: yaml.MarkedYAMLError, text: str) -> PipelineProblem:
     mark = error.problem_mark or error.context_mark
     position = None if mark is None else Position(mark.line + 1, mark.column + 1)
     why = error.problem or error.context or "not valid YAML"
     if "found character '\\t'" in why:
         why = "a tab cannot indent YAML: use spaces"
     elif "mapping values are not allowed" in why:
-        why = "a colon followed by a space is not allowed here: put the text in quotes"
+        above = None if mark is None else _line_above(text, mark)
+        why = (
+            "a colon followed by a space is not allowed here: put the text in quotes"
+            if above is None
+            else f"this line is indented more than line {above}, which has a value already: align "
+            f"it with line {above}, or put a text with a colon in quotes"
+        )
     context = f" ({error.context})" if error.context and error.problem else ""
     return PipelineProblem((), f"not valid YAML: {why}{context}", position=position)
+
+
+def _line_above(text: str, colon: yaml.Mark) -> int | None:
+    """Return the number of the line above one whose key is indented too much; None if it is not.
+
+    Empty lines and comments between them do not count.
+    """
+    lines = text.splitlines()
+    line = lines[colon.line]
+    for number in range(colon.line, 0, -1):
+        above = lines[number - 1]
+        if not above.strip() or above.lstrip().startswith("#"):
+            continue
+        is_key = ":" not in line[: colon.column]
+        has_value = not above.rstrip().endswith(":")
+        return number if is_key and has_value and _indent(line) > _indent(above) else None
+    return None
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _position(node: Node) -> Position:
