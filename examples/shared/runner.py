@@ -95,7 +95,10 @@ def main(name: str, load_example: "Callable[[], Example]", *, uses_spark: bool =
                 # Once every query has worked, Java has loaded the classes that they need.
                 has_worked = screen.snapshot.lag is not None
                 if spark is not None and has_worked and spark.save_classes():
-                    screen.print("Saving Spark's classes for faster starts; Ctrl-C skips this.")
+                    screen.print(
+                        "Saving Spark's classes for faster starts; this takes about a minute, and "
+                        "Ctrl-C skips it."
+                    )
         except (OttlaError, OSError) as error:
             failure = str(error)
         except KeyboardInterrupt:
@@ -131,7 +134,8 @@ def argument_parser(name: str, *, uses_spark: bool = True) -> argparse.ArgumentP
     parser.add_argument(
         "--seconds",
         type=_seconds,
-        help=f"Stop after so many seconds (without a terminal: {UNATTENDED_S:g}, else at Ctrl-C)",
+        help="Stop so many seconds after the broker has started, but not before the first results "
+        f"(without a terminal: {UNATTENDED_S:g}, else at Ctrl-C)",
     )
     parser.add_argument("--picture", type=Path, help="Write the last view as an SVG image")
     return parser

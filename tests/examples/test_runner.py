@@ -257,6 +257,11 @@ def test_picture_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     assert "\n" not in failure
 
 
+def test_help_says_from_when_the_seconds_count() -> None:
+    help_text = " ".join(argument_parser("copy").format_help().split())
+    assert "Stop so many seconds after the broker has started" in help_text
+
+
 def test_wrong_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, reason in (
         (["--port", "65536"], "'65536' is not a port (0 to 65535)"),

@@ -208,6 +208,7 @@ def test_first_use_saves_the_classes_of_spark(tmp_path: Path) -> None:
     errors = [one.communicate(timeout=PATIENCE_S)[1] for one in both]
     assert [one.returncode for one in both] == [0, 0], errors
     assert f"{SAVING}\n" in errors
+    assert "takes about a minute" in SAVING
     archive = ClassArchive(found_java(), tmp_path / "classes")
     assert archive.exists
     assert {one.name for one in archive.directory.iterdir()} == {archive.path.name, "home"}

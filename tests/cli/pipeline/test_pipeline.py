@@ -13,6 +13,7 @@ WRONG = SENSORS.replace("topic: sensors.readings", "topics: x").replace(
     "FROM readings", "FROM reading"
 )
 UNUSED = SENSORS.replace("  alerts:", "  unused: {sql: SELECT * FROM readings}\n  alerts:")
+NO_ERRORS = "no errors (--spark also checks the SQL)"
 
 
 @pytest.fixture
@@ -25,7 +26,12 @@ def folder(tmp_path: Path) -> Path:
 
 def test_valid_file_exits_with_0(folder: Path) -> None:
     done = ottla("pipeline", "validate", "sensors.yaml", folder=folder)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "sensors.yaml: no errors\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"sensors.yaml: {NO_ERRORS}\n", "")
+
+
+def test_help_of_validate_says_that_python_files_run() -> None:
+    done = ottla("pipeline", "validate", "--help")
+    assert "runs a Python file" in " ".join(done.stdout.split())
 
 
 def test_errors_are_printed_with_line_and_column(folder: Path) -> None:

@@ -101,6 +101,8 @@ def validate(
 ) -> Result:
     """Check a pipeline file and print all problems, each with line and column.
 
+    The command runs a Python file to get its pipeline.
+
     The command checks the structure of the file, the names, the schemas, the durations, the
     settings and the variables. It needs no Java and no broker. With --spark, it also starts Spark,
     which checks the steps and sinks without running them. With --topics, it checks that the topics
@@ -130,7 +132,7 @@ def validate(
         from ottla.cli.pipeline.spark_check import spark_problems
 
         problems = (*problems, *spark_problems(file, loaded))
-    return _report(file, problems)
+    return _report(file, problems, is_sql_checked=spark)
 
 
 class PlanOutput(StrEnum):
@@ -548,12 +550,15 @@ def _with_profile(written: "Pipeline", profile: str | None) -> "Pipeline":
     return written if profile is None else with_profile(written, profile)
 
 
-def _report(file: Path, problems: Sequence[PipelineProblem]) -> Result:
+def _report(
+    file: Path, problems: Sequence[PipelineProblem], *, is_sql_checked: bool = True
+) -> Result:
     """Return the problems of a file as a result, which fails if one of them is an error."""
     errors = [one for one in problems if one.severity is Severity.ERROR]
     lines = [printable(one.in_file(str(file))) for one in problems]
     if not errors:
-        lines.append(f"{printable(str(file))}: no errors")
+        more = "" if is_sql_checked else " (--spark also checks the SQL)"
+        lines.append(f"{printable(str(file))}: no errors{more}")
     count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
     return Result(
         {"file": str(file), "valid": not errors, "problems": [_object(one) for one in problems]},

@@ -55,7 +55,10 @@ WRITE_S: Final = 1.0
 ROWS_SHOWN: Final = 20
 """Rows of a micro-batch that a console sink prints at most, as Spark's does."""
 
-SAVING: Final = "Saving Spark's classes once, for faster starts; another Ctrl-C skips this"
+SAVING: Final = (
+    "Saving Spark's classes once, for faster starts; this takes about a minute; another Ctrl-C "
+    "skips it"
+)
 
 _POLL_S: Final = 0.1
 _EMPTY_LINES: Final = 4

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from ottla.pipeline.declared_tests import TestOutcome
 
 MASTER: Final = "local[2]"
-SAVING: Final = "Saving Spark's classes once, for faster starts; Ctrl-C skips this"
+SAVING: Final = (
+    "Saving Spark's classes once, for faster starts; this takes about a minute; Ctrl-C skips it"
+)
 
 
 def run_tests(
