@@ -29,10 +29,12 @@ from ottla.cli.doctor.facts import (
     JavaFacts,
     KernelFacts,
     LimitFacts,
+    LogDirFacts,
     PortFacts,
     PythonFacts,
 )
 from ottla.cli.doctor.judgements import OK, PROBLEM, WARNING, Grade, Judgement
+from ottla.cli.doctor.log_dirs import log_dirs
 from ottla.clock import SystemClock
 
 GIB = 1024**3
@@ -120,6 +122,20 @@ def test_full_or_read_only_disk_is_a_problem() -> None:
     grade(judgements.room(replace(DISK, free_bytes=4 * GIB)), WARNING)  # below 5 %
     grade(judgements.room(replace(DISK, free_bytes=5 * GIB)), OK)
     grade(judgements.room(replace(DISK, free_bytes=200 * 1024**2)), PROBLEM, "200.0 MiB")
+
+
+def test_full_log_directory_of_a_broker_is_reported() -> None:
+    one = LogDirFacts(3, "/data", 50 * GIB, 100 * GIB)
+    few = LogDirFacts(4, "/few", GIB, 100 * GIB)
+    full = LogDirFacts(5, "/full", 0, 100 * GIB)
+    bad = LogDirFacts(6, "/bad", why_not="Disk error.")
+    unknown = LogDirFacts(7, "/unknown")
+    cluster = replace(GOOD.cluster, log_dirs=[one, few, full, bad, unknown])
+    told = [found for found in judgements.judged(replace(GOOD, cluster=cluster)) if found.advice]
+    assert [found.about for found in told] == ["broker 4", "broker 5", "broker 6"]
+    grade(told[0], WARNING, "1.0 GiB of 100.0 GiB free at /few", "log.dirs")
+    grade(told[1], PROBLEM, "0 bytes of 100.0 GiB free at /full")
+    grade(told[2], PROBLEM, "/bad: Disk error.")
 
 
 def test_file_system_without_a_size_is_not_full() -> None:
@@ -292,6 +308,14 @@ def test_reachable_broker_is_ok(broker: OttlaBroker, metrics_port: int, tmp_path
     assert done.returncode == (1 if problems else 0)
     assert told["ok"] is not bool(problems)
     assert [*tmp_path.iterdir()] == []
+
+
+def test_space_of_log_directories_is_asked(broker: OttlaBroker) -> None:
+    [found] = asyncio.run(log_dirs({"bootstrap.servers": broker.bootstrap}))
+    assert (found.broker, found.path, found.why_not) == (1, str(broker.data), None)
+    assert found.free_bytes is not None
+    assert found.total_bytes is not None
+    assert 0 <= found.free_bytes <= found.total_bytes
 
 
 def test_first_line_says_that_port_does_not_choose_the_cluster(

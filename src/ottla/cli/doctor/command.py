@@ -85,11 +85,12 @@ async def _facts(session: Session, data: Path | None, port: int, metrics_port: i
         addresses.metrics_page_at(metrics_port),
     )
     if cluster.why_not is None:
+        from ottla.cli.doctor.log_dirs import log_dirs
         from ottla.cli.doctor.partitions import skewed
 
-        target = session.target
-        found = await skewed(settings, target.settings_of("consumer", "admin"))
-        cluster = dataclasses.replace(cluster, skewed=found)
+        reading = session.target.settings_of("consumer", "admin")
+        found = await asyncio.gather(skewed(settings, reading), log_dirs(settings))
+        cluster = dataclasses.replace(cluster, skewed=found[0], log_dirs=found[1])
     return Facts(
         python=machine.python(),
         kernel=machine.kernel(),

@@ -111,6 +111,18 @@ class AddressFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class LogDirFacts:
+    """A log directory of a broker; None is a size that the broker does not return."""
+
+    broker: int
+    path: str
+    free_bytes: int | None = None
+    total_bytes: int | None = None
+    why_not: str | None = None
+    """Why the broker cannot use it."""
+
+
+@dataclass(frozen=True, slots=True)
 class SkewFacts:
     """A partition with more than twice the mean of its topic."""
 
@@ -136,6 +148,7 @@ class ClusterFacts:
     """The cluster id."""
 
     skewed: Sequence[SkewFacts] = ()
+    log_dirs: Sequence[LogDirFacts] = ()
 
 
 @dataclass(frozen=True, slots=True)

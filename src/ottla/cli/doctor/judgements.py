@@ -19,6 +19,7 @@ from ottla.cli.doctor.facts import (
     JavaFacts,
     KernelFacts,
     LimitFacts,
+    LogDirFacts,
     PortFacts,
     PythonFacts,
     SkewFacts,
@@ -76,6 +77,9 @@ def judged(facts: Facts) -> Iterator[Judgement]:
     yield cluster(facts.cluster)
     for one in facts.cluster.addresses:
         yield listener(one, facts.cluster.servers)
+    for one in facts.cluster.log_dirs:
+        if (found := log_dir(one)).grade is not OK:
+            yield found
     for one in facts.cluster.skewed:
         yield skew(one)
 
@@ -161,16 +165,31 @@ def writable(facts: DiskFacts) -> Judgement:
 
 def room(facts: DiskFacts) -> Judgement:
     """Check the free disk space."""
-    found = f"{size(facts.free_bytes)} of {size(facts.total_bytes)} free at {facts.nearest}"
-    advice = (
+    return _room("disk", facts.nearest, facts.free_bytes, facts.total_bytes)
+
+
+def log_dir(facts: LogDirFacts) -> Judgement:
+    """Check a log directory of a broker."""
+    about = f"broker {facts.broker}"
+    if facts.why_not is not None:
+        advice = "repair the disk, then restart the broker"
+        return Judgement(about, PROBLEM, f"{facts.path}: {facts.why_not}", advice)
+    if facts.free_bytes is None or facts.total_bytes is None:
+        return Judgement(about, OK, f"{facts.path}: the free space is unknown")
+    return _room(about, facts.path, facts.free_bytes, facts.total_bytes)
+
+
+def _room(about: str, where: str, free_bytes: int, total_bytes: int) -> Judgement:
+    found = f"{size(free_bytes)} of {size(total_bytes)} free at {where}"
+    if free_bytes >= max(ROOM_GOOD, total_bytes * ROOM_GOOD_SHARE):
+        return Judgement(about, OK, found)
+    return Judgement(
+        about,
+        PROBLEM if free_bytes < ROOM_MIN else WARNING,
+        found,
         "free disk space, lower the retention of topics (retention.ms), or move log.dirs to "
-        "another disk"
+        "another disk",
     )
-    if facts.free_bytes < ROOM_MIN:
-        return Judgement("disk", PROBLEM, found, advice)
-    if facts.free_bytes < ROOM_GOOD or (facts.free_bytes < facts.total_bytes * ROOM_GOOD_SHARE):
-        return Judgement("disk", WARNING, found, advice)
-    return Judgement("disk", OK, found)
 
 
 def open_files(facts: LimitFacts) -> Judgement:
