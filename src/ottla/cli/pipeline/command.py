@@ -101,7 +101,7 @@ def validate(
 ) -> Result:
     """Check a pipeline file and print all problems, each with line and column.
 
-    The command runs a Python file to get its pipeline.
+    If FILE is a Python file, the command runs it to get the pipeline.
 
     The command checks the structure of the file, the names, the schemas, the durations, the
     settings and the variables. It needs no Java and no broker. With --spark, it also starts Spark,
@@ -240,8 +240,8 @@ def run(
         bool,
         typer.Option(
             "--keep-state",
-            help="Continue from the checkpoints, although their state may not fit the changed "
-            "pipeline.",
+            help="Continue from the checkpoints also after a change of the pipeline that their state "
+            "may not fit. Without this option, the command refuses to start after such a change.",
         ),
     ] = False,
     dry_run: Annotated[

@@ -35,8 +35,9 @@ USAGE = Usage(
              "default: .*"),
         Flag("time", "time", "Start at this time: milliseconds since 1970, -1 (latest, default) "
              "or -2 (earliest)."),
-        Flag("report-interval-ms", "ms", "Print the lag at this interval in milliseconds: the "
-             "largest number of offsets of a partition that are not compared yet; default: 30000."),
+        Flag("report-interval-ms", "ms", "Print the largest lag of all partitions at this "
+             "interval in milliseconds; default: 30000. The lag of a partition is the number of its "
+             "offsets that are not compared yet."),
     ],
 )  # fmt: skip
 
