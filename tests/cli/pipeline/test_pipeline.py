@@ -31,7 +31,7 @@ def test_valid_file_exits_with_0(folder: Path) -> None:
 
 def test_help_of_validate_says_that_python_files_run() -> None:
     done = ottla("pipeline", "validate", "--help")
-    assert "runs a Python file" in " ".join(done.stdout.split())
+    assert "If FILE is a Python file, the command runs it" in " ".join(done.stdout.split())
 
 
 def test_errors_are_printed_with_line_and_column(folder: Path) -> None:

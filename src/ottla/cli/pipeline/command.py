@@ -240,8 +240,9 @@ def run(
         bool,
         typer.Option(
             "--keep-state",
-            help="Continue from the checkpoints also after a change of the pipeline that their state "
-            "may not fit. Without this option, the command refuses to start after such a change.",
+            help="Continue from the checkpoints also after a change of the pipeline that their "
+            "state may not fit. Without this option, the command refuses to start after such a "
+            "change.",
         ),
     ] = False,
     dry_run: Annotated[

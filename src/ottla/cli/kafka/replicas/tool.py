@@ -36,8 +36,8 @@ USAGE = Usage(
         Flag("time", "time", "Start at this time: milliseconds since 1970, -1 (latest, default) "
              "or -2 (earliest)."),
         Flag("report-interval-ms", "ms", "Print the largest lag of all partitions at this "
-             "interval in milliseconds; default: 30000. The lag of a partition is the number of its "
-             "offsets that are not compared yet."),
+             "interval in milliseconds; default: 30000. The lag of a partition is the number of "
+             "its offsets that are not compared yet."),
     ],
 )  # fmt: skip
 
