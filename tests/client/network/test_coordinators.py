@@ -174,8 +174,10 @@ def test_wait_for_a_coordinator_is_logged_with_the_reason(
     with caplog.at_level(logging.WARNING):
         run(scenario())
     waiting, ended = caplog.messages
-    assert waiting.startswith("still waiting for the coordinator of group g: COORDINATOR_NOT_AVAI")
-    assert "no space left on device" in waiting
+    assert waiting == (
+        "still waiting for the coordinator of group g: COORDINATOR_NOT_AVAILABLE (15): "
+        "no space left on device"
+    )
     assert ended == "the coordinator of group g is available again"
 
 

@@ -1,7 +1,7 @@
 """Facts about the log directories of brokers: the space of their volumes.
 
-Invariant: takes a limited time. A broker that does not describe its directories is left out; another
-check says why it cannot be reached.
+Invariant: takes a limited time. A broker that does not describe its directories is left out:
+another check reports why it cannot be reached.
 """
 
 from collections.abc import Mapping, Sequence

@@ -135,7 +135,10 @@ class Coordinators:
             wait = LongWait(self._clock, f"for {whose}", f"{whose} is available again")
             self._waits[kind, key] = wait
         if self._metadata.failure is None:
-            wait.failed(why)
+            reason = (why.message or why.code.text).removeprefix(f"{key}: ")
+            if reason == why.code.text:
+                reason = "the broker named no reason; its log may have it"
+            wait.failed(RequestError(why.code, reason))
 
     async def _told(
         self, kind: CoordinatorKind, keys: list[str], deadline_s: float
