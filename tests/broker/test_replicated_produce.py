@@ -16,8 +16,8 @@ from ottla.broker import cooperative
 from ottla.broker.handlers import produce
 from ottla.cluster.image import Address, Broker
 from ottla.controller.control_update import ControlUpdate, ReplicaState
-from ottla.errors import ErrorCode, RequestError
-from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionIndex
+from ottla.errors import ErrorCode, RequestError, StorageFailure
+from ottla.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex
 from ottla.protocol.apis import PRODUCE
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -124,6 +124,25 @@ def test_a8_isr_that_shrinks_after_the_append(tmp_path: Path, version: int) -> N
             refused = await send(client, version)
             assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
             assert replicas.led.log.log_end_offset == 1
+
+    run(scenario)
+
+
+@both_paths
+def test_failed_flush_of_waiting_records_has_its_reason(tmp_path: Path, version: int) -> None:
+    """flush.messages became 1 after the append. The fast path left out the reason."""
+
+    async def scenario() -> None:
+        async with leading(tmp_path) as (replicas, client):
+            sent = asyncio.create_task(send(client, version))
+            await until(lambda: len(replicas.led.commit_waiters) == 1)
+            failure = StorageFailure("the device failed")
+            replicas.led.commit_waiters.finish_up_to(Offset(1), failure)
+            one = await sent
+            assert one.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert (one.base_offset, one.log_start_offset) == (-1, 0)
+            assert one.error_message == replicas.led.storage_error(failure).message
+            assert one.error_message
 
     run(scenario)
 

@@ -9,11 +9,11 @@ from struct import Struct
 from typing import Final
 
 from ottla.cluster.image import Address, Broker
-from ottla.errors import RequestError
+from ottla.errors import ErrorCode, RequestError
 from ottla.metrics import ApiCounts
 from ottla.protocol.conversation import Response
 from ottla.protocol.messages.produce import NodeEndpoint, ProduceResponse
-from ottla.protocol.primitives import Buffer
+from ottla.protocol.primitives import Buffer, uvarint
 from ottla.replication.partition import LeaderMoved, Partition
 from ottla.replication.produce_purgatory import DelayedProduce
 from ottla.transport.pending_acks import PendingAck
@@ -28,9 +28,12 @@ _SIZE: Final = Struct(">i")
 _ERROR: Final = Struct(">h")
 # One tagged field: tag 0 with 9 bytes, which are leader id, leader epoch and no tagged fields.
 _CURRENT_LEADER: Final = Struct(">BBBiiB")
+_BASE_OFFSET: Final = Struct(">q")
 # A partition after its error code: base offset, append time, log start offset, no record errors, no
 # error message. The number of tagged fields follows.
-_TAGS_AFTER_ERROR: Final = 2 + 8 + 8 + 8 + 1 + 1
+_BASE_OFFSET_AFTER_ERROR: Final = 2
+_MESSAGE_AFTER_ERROR: Final = 2 + 8 + 8 + 8 + 1
+_TAGS_AFTER_ERROR: Final = _MESSAGE_AFTER_ERROR + 1
 # A response without topics before its tagged fields: no topics, throttle time.
 _TAGS_WITHOUT_TOPICS: Final = 1 + 4
 
@@ -91,6 +94,11 @@ class EncodedAck(PendingAck):
         for error_at in sorted(self._errors, reverse=True):  # the last one first: it may grow
             error = self._errors[error_at]
             _ERROR.pack_into(frame, error_at, int(error.code))
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:  # the records may be lost
+                _BASE_OFFSET.pack_into(frame, error_at + _BASE_OFFSET_AFTER_ERROR, -1)
+                if error.message is not None:
+                    text, at = error.message.encode(), error_at + _MESSAGE_AFTER_ERROR
+                    frame[at : at + 1] = uvarint(len(text) + 1) + text
             if isinstance(error, LeaderMoved) and self._version >= _WITH_HINTS:
                 tags = error_at + _TAGS_AFTER_ERROR
                 hint = _CURRENT_LEADER.pack(1, 0, 9, error.leader, error.leader_epoch, 0)
