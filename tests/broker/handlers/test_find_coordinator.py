@@ -69,6 +69,9 @@ def test_first_group_needs_a_leader_of_only_its_partition(
             client = await running.client()
             unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert await find(client, 0, "g") == [("g", 0, 1) if led else ("g", unavailable, -1)]
+            asked = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+            (response,) = (await client.ask(asked, FindCoordinatorResponse)).coordinators
+            assert ("has no leader" in (response.error_message or "")) is not led
 
     run(scenario)
 

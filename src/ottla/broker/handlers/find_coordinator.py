@@ -72,9 +72,15 @@ class FindCoordinatorHandler:
             topic = self._metadata_cache.image.topics.get(OFFSETS_TOPIC)
             if topic is None:  # the controller has created it, and has not told this broker yet
                 raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
-            broker = self._metadata_cache.image.brokers.get(leader)
-            if broker is None or listener not in broker.addresses:
+            index = partition_for(key, len(topic.partitions))
+            broker = self._metadata_cache.image.brokers.get(topic.partitions[index].leader)
+            if broker is None:
+                raise RequestError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    f"{OFFSETS_TOPIC}-{index} has no leader: its brokers are down, or their log "
+                    "directories are full or failed",
+                )
+            if listener not in broker.addresses:
                 raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         except RequestError as error:
             return _coordinator(key, NO_BROKER, Address("", -1), error)
