@@ -58,7 +58,7 @@ test-check:
 	@MAKEFLAGS="$(filter-out -j% --jobserver-%,$(MAKEFLAGS))" nice $(STEP) --print-at-end check $(MAKE) --no-print-directory check
 
 test-all:
-	@$(STEP) tests $(BIN)/python -m pytest -n 4
+	@$(STEP) tests $(BIN)/python -m pytest -n 5
 
 test-plain:
 	@OTTLA_TEST_KERNEL=python nice $(STEP) --print-at-end "plain kernel" \
