@@ -34,15 +34,21 @@ FRAME_BYTES: Final = 120_000  # the socket holds what the connection does not re
 class Holder:
     """Holds all memory for requests, as the slow frame of a client that stays."""
 
-    def __init__(self) -> None:
-        self.pools = MemoryPools(request_bytes=POOL_BYTES)
-        assert self.pools.requests.reserve(self, POOL_BYTES, 2 * POOL_BYTES)
+    def __init__(self, pool_bytes: int = POOL_BYTES) -> None:
+        self.pools = MemoryPools(request_bytes=pool_bytes)
+        self.count = 0
+        self.reserve()
+
+    def reserve(self) -> None:
+        requests = self.pools.requests
+        self.count = requests.left
+        assert requests.reserve(self, self.count, 2 * requests.limit)
 
     def memory_available(self) -> None:
         raise AssertionError("it does not wait")
 
     def release(self) -> None:
-        self.pools.requests.release(self, POOL_BYTES)
+        self.pools.requests.release(self, self.count)
 
 
 def waiting(service: Service) -> int:
@@ -180,6 +186,29 @@ def test_frame_waits_for_memory_for_a_limited_time(run: Run) -> None:
             crowd.look(WAIT_SECONDS - 0.5)
             assert not crowd.closed
             crowd.look(WAIT_SECONDS + 0.5)
+            assert crowd.closed == 1
+            holder.release()
+
+    run(scenario)
+
+
+def test_frame_that_gets_memory_meanwhile_waits_from_then_on(run: Run) -> None:
+    async def scenario() -> None:
+        holder = Holder(10 * POOL_BYTES)
+        async with Service(respond_done, memory=holder.pools).running() as service:
+            frame = large_frame(3_000_000)
+            client = await waiting_for_memory(service, holder, frame[:40_000])
+            (connection,) = service.listener.connections
+            before, crowd = bytes_arrived(connection), Crowd(service)
+            crowd.look(0)
+            holder.release()
+            holder.reserve()
+            client.writer.write(frame[40_000:100_000])
+            await until(lambda: connection.memory.short and bytes_arrived(connection) > before)
+            crowd.look(WAIT_SECONDS - 0.5)
+            crowd.look(WAIT_SECONDS + 0.5)
+            assert not crowd.closed
+            crowd.look(2 * WAIT_SECONDS)
             assert crowd.closed == 1
             holder.release()
 

@@ -349,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
         "_serve_fetch_frame",
         "_serve_frame",
         "_served_request",
-        "_short_since_s",
+        "_short_since",
         "_state",
         "_task",
         "_transport",
@@ -441,7 +441,8 @@ class Connection(asyncio.BufferedProtocol):
         self._turns = turns or Turns()
         self._has_more = False  # requests than it serves in a turn
         self._paused_since_s: float | None = None  # None while the transport reads
-        self._short_since_s: float | None = None  # None: no frame waits for memory
+        # Since when a frame waits for memory, with the bytes that had arrived; None: none waits.
+        self._short_since: tuple[int, float] | None = None
         self._unsent = 0  # unsent response bytes at the last look
         # When the client last sent or read something, and when unsent bytes last changed.
         self.last_active_s = self._unsent_since_s = clock.elapsed_s()
@@ -1092,10 +1093,10 @@ class Connection(asyncio.BufferedProtocol):
         if reason := memory.stall_reason(arrived if is_reading else None, unsent, now, silent_s):
             return reason
         if not memory.short:
-            self._short_since_s = None
-        elif self._short_since_s is None:
-            self._short_since_s = now
-        elif reason := memory.wait_reason(now - self._short_since_s):
+            self._short_since = None
+        elif self._short_since is None or self._short_since[0] != arrived:
+            self._short_since = arrived, now  # it has got memory meanwhile, and waits again
+        elif reason := memory.wait_reason(now - self._short_since[1]):
             return reason
         if is_reading and pace.is_late(arrived, now):
             return f"request incomplete after {pace.allowed_s(arrived):.0f} s"
