@@ -213,12 +213,18 @@ def deletion(running: RunningBroker, shutdown: Shutdown) -> asyncio.Task[Respons
     return asyncio.create_task(_answer(delete_all(), manager, scheduler, shutdown))
 
 
+async def has_begun(partition: Partition) -> None:
+    """Return in the turn of the event loop in which the deletion has begun, before the next one."""
+    while not partition.log.log_start_offset:
+        await asyncio.sleep(0)
+
+
 def test_deletion_of_records_ends_with_the_partition_that_it_has_begun(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
             partitions = await five_partitions(running)
             task = deletion(running, Shutdown())
-            await until(lambda: partitions[0].log.log_start_offset == 1)
+            await has_begun(partitions[0])
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -234,7 +240,7 @@ def test_stopping_broker_begins_no_deletion_of_records(tmp_path: Path) -> None:
         async with broker(tmp_path) as running:
             partitions, shutdown = await five_partitions(running), Shutdown()
             task = deletion(running, shutdown)
-            await until(lambda: partitions[0].log.log_start_offset == 1)
+            await has_begun(partitions[0])
             shutdown.begun = True
             response = await task
             assert isinstance(response, DeleteRecordsResponse)
