@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec import structs
 
-from broker import test_hand_over, test_leadership, test_replica_fetch
+from broker import test_hand_over, test_leadership, test_replica_fetch, test_replica_selection
 from cluster import test_election, test_registration
 from controller import (
     test_control_requests,
@@ -45,6 +45,7 @@ from log.recovery import test_log_recovery
 from ottla.broker.fetch_read import FetchRead
 from ottla.broker.node import Node
 from ottla.broker.replica_roles import ReplicaRoles
+from ottla.broker.replica_selection import FollowerReads
 from ottla.cluster import election, reassignment, registration
 from ottla.cluster.registration import BrokerChanges
 from ottla.cluster.znodes import broker_path
@@ -297,6 +298,16 @@ def follower_does_not_check_batches(patch: Patch) -> None:
 @caught_by(test_truncation.test_a17_out_of_range)
 def follower_keeps_what_the_leader_has_deleted(patch: Patch) -> None:
     everywhere(patch, truncation.after_out_of_range, returning(None))
+
+
+@caught_by(test_replicated_partition.test_a18_position_is_refused_when_the_isr_has_fetched_twice)
+def leaders_are_certain_of_themselves(patch: Patch) -> None:
+    patch.setattr(Partition, "_is_certain", returning(True))
+
+
+@caught_by(test_replica_selection.test_a18_follower_sends_consumers_to_the_leader)
+def followers_know_which_offsets_exist(patch: Patch) -> None:
+    patch.setattr(FollowerReads, "check_out_of_range", returning(None))
 
 
 # B. Coordination and the controller.

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 from msgspec.structs import replace
 
-from broker.nodes import Client, broker, run
+from broker.nodes import Client, RunningBroker, broker, run
 from broker.replicas import Replicas
 from broker.test_node import batch, create, fetch_request, produce
 from broker.test_replica_fetch import values
@@ -120,6 +120,17 @@ def test_racks_do_not_count_by_default(tmp_path: Path) -> None:
     run(scenario)
 
 
+def follow(running: RunningBroker, topic_id: Uuid, high_watermark: int) -> None:
+    """Let the broker follow broker 2 in the partition that it leads."""
+    manager = running.parts.replica_manager
+    led = manager.leader_partition("t", 0)
+    state = PartitionState((BrokerId(1), BrokerId(2)), BrokerId(2), LeaderEpoch(4))
+    followed = FollowerPartition(manager.logs[led.name], topic_id, state)
+    followed.follow(high_watermark=high_watermark, log_start_offset=led.log.log_start_offset)
+    del manager.partitions[led.name]
+    manager.followers[led.name] = followed
+
+
 def test_a6_consumer_reads_below_the_followers_high_watermark(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with broker(tmp_path) as running:
@@ -128,12 +139,7 @@ def test_a6_consumer_reads_below_the_followers_high_watermark(tmp_path: Path) ->
             await produce(client, "t", batch(b"a"), acks=1)
             await produce(client, "t", batch(b"b"), acks=1)
             manager = running.parts.replica_manager
-            led = manager.leader_partition("t", 0)
-            state = PartitionState((BrokerId(1), BrokerId(2)), BrokerId(2), LeaderEpoch(4))
-            followed = FollowerPartition(manager.logs[led.name], topic_id, state)
-            followed.follow(high_watermark=1, log_start_offset=0)
-            del manager.partitions[led.name]
-            manager.followers[led.name] = followed
+            follow(running, topic_id, high_watermark=1)
             for version in (17, 13):
                 one = await consume(client, topic_id, 0, "", version)
                 assert (values(one), one.error_code, one.high_watermark) == ([b"a"], 0, 1)
@@ -151,5 +157,44 @@ def test_a6_consumer_reads_below_the_followers_high_watermark(tmp_path: Path) ->
             manager.followers.clear()
             one = await consume(client, topic_id, 0, "")
             assert one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(scenario)
+
+
+def test_a18_follower_sends_consumers_to_the_leader(tmp_path: Path) -> None:
+    """It may have fewer records than the leader, and may have deleted more."""
+
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            topic_id = await create(client, "t")
+            await produce(client, "t", batch(b"a"), acks=1)
+            await produce(client, "t", batch(b"b"), acks=1)
+            await running.parts.replica_manager.leader_partition("t", 0).delete_records(1)
+            follow(running, topic_id, high_watermark=2)
+            assert (await consume(client, topic_id, 2, "")).error_code == 0
+            for offset in (0, 3):
+                one = await consume(client, topic_id, offset, "")
+                assert one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                assert one.current_leader is not None
+                assert (one.current_leader.leader_id, one.current_leader.leader_epoch) == (2, 4)
+
+    run(scenario)
+
+
+def test_a18_leader_names_no_other_leader_before_it_is_certain(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with broker(tmp_path) as running:
+            client = await running.client()
+            topic_id = await create(client, "t")
+            replicas = Replicas(running)
+            for _ in range(2):
+                replicas.fetch(2, 3)
+                one = await consume(client, topic_id, 1, "")
+                assert one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                assert one.current_leader is None, "the consumer waits before it tries again"
+            replicas.fetch(2, 3)
+            one = await consume(client, topic_id, 1, "")
+            assert one.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     run(scenario)

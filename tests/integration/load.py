@@ -13,6 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -250,14 +251,29 @@ class AiokafkaClients(Clients):
     def __init__(self) -> None:
         super().__init__("aiokafka")
         self._in_flight = 0
+        self._cancel: Callable[[], object] = _nothing
 
     def start(self, bootstrap: str) -> None:
         self.in_thread(lambda servers: asyncio.run(self._run(servers)), bootstrap)
 
+    def stop(self) -> None:
+        try:
+            super().stop()
+        finally:
+            self._cancel()  # a thread that stays would disturb other tests of this process
+            for thread in self._threads:
+                thread.join(PAUSE_S)
+
     async def _run(self, bootstrap: str) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._produce(bootstrap))
-            group.create_task(self._consume(bootstrap))
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._produce(bootstrap))
+                group.create_task(self._consume(bootstrap))
+        finally:
+            self._cancel = _nothing
 
     async def _produce(self, bootstrap: str) -> None:
         producer = AIOKAFKA.AIOKafkaProducer(
@@ -385,6 +401,10 @@ class JavaClients(Clients):
                 self.producer.failures.append(line)
 
 
+def _nothing() -> None:
+    """Cancel nothing."""
+
+
 def _offsets(words: str) -> dict[int, int]:
     """Parse `PARTITION:OFFSET ...`."""
     pairs = (word.split(":") for word in words.split())
@@ -407,8 +427,9 @@ class Load:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        for one in self._clients:
-            one.stop()
+        with ExitStack() as stops:  # all of them, also if one fails
+            for one in self._clients:
+                stops.callback(one.stop)
 
     def progress(self, *names: str) -> None:
         """Wait until each of some producers (of all by default) gets through to each partition."""
@@ -441,7 +462,8 @@ class Load:
                 f"group {one.group.name} commits {ends}, it has committed {one.group.committed}",
                 partial(self._goes_on, partial(one.group.has_committed, ends)),
             )
-            assert not one.group.violations, one.group.violations[:10]
+            violations, one.group.violations = one.group.violations, []
+            assert not violations, violations[:10]
 
     def _collect(self) -> list[int]:
         """Add what the clients have seen to the history; return the ends of the partitions."""

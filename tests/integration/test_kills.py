@@ -53,7 +53,7 @@ class Running(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
     with ProcessCluster(tmp_path_factory.mktemp("c"), TOPIC, PARTITIONS) as cluster:
         with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
             admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)]).or_raise()
@@ -62,6 +62,14 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Running]:
         with links, Load(cluster.bootstrap, *clients) as load:
             load.progress()
             yield Running(cluster, load, links)
+
+
+@pytest.fixture
+def running(started: Running) -> Generator[Running]:
+    """The cluster; a test that fails leaves no fault to the next one."""
+    yield started
+    started.links.mend()
+    started.cluster.repair()
 
 
 def broker_with_role(role: str, seen: Seen, random: Random) -> int:

@@ -428,9 +428,55 @@ def test_d5_remembered_refusals_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
             numbered(leader, 0, producer_id)
             assert numbered(leader, 5, producer_id) is ErrorCode.LEADER_NOT_AVAILABLE
         refusals = leader.led._refusals  # pyright: ignore[reportPrivateUsage]
-        assert [*refusals] == [8, 9]
+        assert [*refusals] == [("producer", 8), ("producer", 9)]
 
     run(scenario, replicated(1, 2, 3))
+
+
+def position(leader: Leader, offset: int) -> ErrorCode:
+    """Return the error for a consumer whose position is not in the log."""
+    try:
+        leader.led.check_out_of_range(offset)
+    except RequestError as error:
+        return error.code
+    return ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a18_position_is_refused_when_the_isr_has_fetched_twice() -> None:
+    refused, unproven = ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    async def scenario(leader: Leader) -> None:
+        await followed(leader, 2, 3)
+        assert position(leader, 5) is unproven, "fetches before the refusal prove nothing"
+        await followed(leader, 2)
+        assert position(leader, 5) is unproven
+        await followed(leader, 3)
+        assert position(leader, 5) is unproven, "these fetches may have been sent before"
+        assert position(leader, 6) is unproven, "another position may be newer"
+        await followed(leader, 2, 3)
+        assert position(leader, 5) is refused
+        assert position(leader, 6) is unproven
+
+    run(scenario, replicated(1, 2, 3))
+
+
+def test_a18_leader_refuses_deleted_positions_at_once() -> None:
+    """It has the highest log start offset that it has told to anyone."""
+
+    async def scenario(leader: Leader) -> None:
+        leader.append(b"x")
+        await followed(leader, 2, 3)
+        await leader.led.delete_records(1)
+        assert position(leader, 0) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(scenario, replicated(1, 2, 3))
+
+
+def test_a18_leader_without_followers_in_sync_refuses_at_once() -> None:
+    async def scenario(leader: Leader) -> None:
+        assert position(leader, 5) is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(scenario, replicated(1))
 
 
 # The ISR.

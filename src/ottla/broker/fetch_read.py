@@ -353,8 +353,15 @@ class FetchRead:
         return False
 
     def _fail(self, one: PartitionRead, error: RequestError | StorageFailure) -> None:
+        partition = one.partition
         if isinstance(error, StorageFailure):
-            assert one.partition is not None
-            error = one.partition.storage_error(error)
+            assert partition is not None
+            error = partition.storage_error(error)
+        elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self.by_replica is None:
+            assert partition is not None
+            try:
+                partition.check_out_of_range(one.wanted.offset)
+            except RequestError as uncertain:
+                error = uncertain
         one.error = error.code
         self.failed = True

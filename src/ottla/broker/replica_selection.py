@@ -85,6 +85,10 @@ class FollowerReads:
         """Fence a consumer with another leader epoch (rule A3)."""
         check_epoch(known, self._followed.leader_epoch)
 
+    def check_out_of_range(self, offset: int) -> None:
+        """Send a consumer to the leader: only that knows which offsets exist (rule A18)."""
+        raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
     @property
     def high_watermark(self) -> Offset:
         """The upper bound for consumers (rules A5 and A6)."""

@@ -10,8 +10,9 @@ Producers with acks=all wait on the high watermark: see `commit_waiters`. When t
 leading, `resign` fails them before the log is truncated, so that a reused offset cannot acknowledge
 them.
 
-A sequence number is refused for good only while this broker certainly leads (rule D5): producers
-renumber a batch after such a refusal, and another leader may have it.
+A sequence number and a position above the log end offset are refused for good only while this
+broker certainly leads (rules D5 and A18). After such a refusal producers renumber a batch, and
+consumers go back to the first record, although another leader may have the batch or the position.
 
 A StorageFailure of the log takes its data directory offline; the client gets KAFKA_STORAGE_ERROR.
 """
@@ -69,7 +70,7 @@ _ROUNDS: Final = 2
 """Fetches of each follower that prove the leadership: the first may have been sent earlier."""
 
 _REFUSALS_MAX: Final = 1000
-"""Producers per partition whose refusals are remembered."""
+"""Producers and positions per partition whose refusals are remembered."""
 
 
 Propose = Callable[["Partition", IsrProposal], None]
@@ -92,10 +93,9 @@ class LeaderMoved(RequestError):
 
 
 class _Refusal(NamedTuple):
-    """The first batch of a producer that was refused, and the proof of leadership since then."""
+    """The first batch of a producer, or a position, that was refused, and the proof since then."""
 
-    producer_epoch: int
-    sequence: int
+    what: tuple[int, ...]  # the producer epoch and the sequence number of the batch
     since_s: float
     rounds: int = 0  # in which every in-sync follower has fetched
 
@@ -184,7 +184,7 @@ class Partition:
         self._is_alive = is_alive
         self._resigned: LeaderMoved | None = None
         self._flush: _OwnFlush | None = None  # that the high watermark waits for
-        self._refusals: dict[int, _Refusal] = {}  # of sequence numbers, by producer id
+        self._refusals: dict[tuple[str, int], _Refusal] = {}  # by producer id or offset
         self._uncommitted_bytes = 0  # about the size of the records above the high watermark
         self.epoch_start = self._start_of_epoch()
         self.in_sync: InSyncReplicas | None = None  # None: one replica
@@ -493,28 +493,39 @@ class Partition:
         A leader that was replaced and does not know it yet lacks the batches that the next leader
         has acknowledged.
         """
+        batch = header.producer_epoch, header.base_sequence
+        if not self._is_certain(("producer", header.producer_id), batch):
+            why = "this broker is not certain yet that it leads the partition"
+            raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE, f"{error.message}; {why}") from error
+
+    def check_out_of_range(self, offset: int) -> None:
+        """Let a consumer try again until this broker certainly leads (rule A18)."""
+        if offset > self.log.log_end_offset and not self._is_certain(("offset", offset)):
+            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _is_certain(self, whose: tuple[str, int], what: tuple[int, ...] = ()) -> bool:
+        """Whether this broker has certainly led since it first refused something."""
         in_sync = self.in_sync
         if in_sync is None or len(in_sync.maximal) == 1:
-            return
+            return True
         for watch in self.watches:
             self._note_unchanged(watch)
-        now_s, producer = self._clock.elapsed_s(), header.producer_id
-        first = _Refusal(header.producer_epoch, header.base_sequence, now_s)
-        known = self._refusals.pop(producer, first)
-        if known[:2] != first[:2]:
+        now_s = self._clock.elapsed_s()
+        first = _Refusal(what, now_s)
+        known = self._refusals.pop(whose, first)
+        if known.what != what:
             known = first
         elif in_sync.have_fetched_since(known.since_s):
             known = known._replace(since_s=now_s, rounds=known.rounds + 1)
         if known.rounds == _ROUNDS:
-            return
-        self._refusals[producer] = known
+            return True
+        self._refusals[whose] = known
         if len(self._refusals) > _REFUSALS_MAX:
             del self._refusals[next(iter(self._refusals))]
         self._mark_watches(0)
         for watch in self.watches:
             watch.wake()
-        why = "this broker is not certain yet that it leads the partition"
-        raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE, f"{error.message}; {why}") from error
+        return False
 
     def note_appended(self, size: int) -> None:
         """Notify the followers after an append; a leader that is alone commits it."""

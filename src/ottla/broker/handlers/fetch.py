@@ -431,7 +431,11 @@ class _Fetch:
                 data.diverging_epoch = EpochEndOffset(
                     epoch=one.diverging.epoch, end_offset=one.diverging.end_offset
                 )
-            if one.error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+            is_uncertain = (
+                one.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+                and isinstance(one.partition, Partition)  # rule A18: there is no other leader yet
+            )
+            if one.error in _ELSEWHERE and not is_uncertain:
                 hint = self.handler.replica_manager.leader_hint(one.topic, one.wanted.key[1])
                 if hint is not None:
                     data.current_leader = LeaderIdAndEpoch(
@@ -440,6 +444,8 @@ class _Fetch:
                     self.leaders.add(hint.leader)
         return data
 
+
+_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 # An unknown partition has an empty list of aborted transactions; other errors have none.
 _NOWHERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
