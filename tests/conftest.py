@@ -3,10 +3,12 @@
 OTTLA_TEST_KERNEL=python loads the source of the kernel even if the compiled one is installed, so
 that one machine tests both. By default the tests use the installed kernel.
 
-With -n, one process runs all files that use `shared_kafka`, one all files named test_spark_…, and
-one all tests with ZooKeeper, because they share a Kafka, a Spark and a ZooKeeper. One process runs
-a whole file that starts Kafka's tools, that is named test_kafka_…, or that has a fixture for all
-its tests, because these share what they start. xdist begins with the largest of these groups.
+With -n, one process runs all files that use `shared_kafka`, one all files named test_spark_… that
+use the fixture `spark` or `first_run`, and one all tests with ZooKeeper, because they share a
+Kafka, a Spark and a ZooKeeper. Another one runs the other files named test_spark_…, which start
+Spark in processes of their own, so that these long tests begin early. One process runs a whole file
+that starts Kafka's tools, that is named test_kafka_…, or that has a fixture for all its tests,
+because these share what they start. xdist begins with the largest of these groups.
 """
 
 import gc
@@ -105,14 +107,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 MODULE_SCOPE = 'scope="module"'
+SHARED_SPARK = ("spark: Any", "first_run()")
 
 
 @cache
 def _group(path: Path) -> str | None:
     """The group of files that must run in one process; None if each test can run anywhere."""
-    if path.name.startswith("test_spark_"):
-        return "spark"
     text = path.read_text()
+    if path.name.startswith("test_spark_"):
+        return "spark" if any(map(text.__contains__, SHARED_SPARK)) else "spark processes"
     if "shared_kafka" in text or "client.both_brokers" in text:
         return "kafka"
     shares = path.name.startswith("test_kafka_") or "java_tools" in text or MODULE_SCOPE in text

@@ -19,9 +19,9 @@ _NUMBERS = count()
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Generator[Any]:
     """Spark with two task slots, in which the source is not registered; stops before the broker."""
+    fast = fast_spark()
     with judge_needed():
         connector = class_path(SPARK_CONNECTOR_POM)
-    fast = fast_spark()
     os.environ.update(fast.environment)
     folder = tmp_path_factory.mktemp("spark")
     from pyspark.sql import SparkSession

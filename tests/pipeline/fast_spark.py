@@ -5,6 +5,7 @@ first compiler and the serial collector, and 7 s when it also maps an archive of
 The archive is the one of `make run`. A run of the sensors example saves it, once per environment.
 """
 
+import fcntl
 import os
 import sys
 from functools import cache
@@ -60,9 +61,15 @@ class FastSpark(NamedTuple):
 
 @cache
 def fast_spark() -> FastSpark:
-    """Save the archive of classes unless it exists; Spark also starts without one."""
+    """Save the archive of classes unless it exists; Spark also starts without one.
+
+    One process of the tests saves it, and the others wait.
+    """
     archive = ClassArchive(found_java())
-    if not archive.exists:
-        first_run()
+    archive.directory.mkdir(parents=True, exist_ok=True)
+    with (archive.directory / "tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not archive.exists:
+            first_run()
     options = f"{JAVA_OPTIONS} {archive.java_options}" if archive.exists else JAVA_OPTIONS
     return FastSpark(str(fast_spark_home(archive.spark_home)), options)
