@@ -86,8 +86,13 @@ def outcome(reader: Reader, data: Buffer, position: int, objects_max: int) -> ob
 
 def compiled_bytes(value: Message, version: int) -> bytes:
     buffers: list[Buffer] = []
-    compile_writer(type(value), version, value.FLEXIBLE)(value, buffers)
+    _compiled_writer(type(value), version)(value, buffers)
     return b"".join(buffers)
+
+
+@cache
+def _compiled_writer(cls: type[Message], version: int) -> Writer:
+    return compile_writer(cls, version, cls.FLEXIBLE)
 
 
 def assert_read_alike(
