@@ -15,6 +15,7 @@ name of the query.
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -79,6 +80,12 @@ class ScriptRun:
 def _name(properties: Mapping[str, str]) -> str:
     # Spark appends the number of the micro-batch, and more, to the name of a stream.
     return re.split(r"<br/>|\n", properties.get("spark.job.description", ""))[0]
+
+
+def submit_arguments(settings: Mapping[str, object]) -> str:
+    """Return PYSPARK_SUBMIT_ARGS, with which PySpark starts Java with settings."""
+    words = (word for name, one in settings.items() for word in ("--conf", f"{name}={one}"))
+    return shlex.join([*words, "pyspark-shell"])
 
 
 class SparkCluster:
@@ -161,17 +168,26 @@ class SparkCluster:
         return ScriptRun(events)
 
     def driver(
-        self, settings: Mapping[str, object] | None = None
+        self, settings: Mapping[str, object] | None = None, *, by_file: bool = True
     ) -> tuple[dict[str, str], ScriptRun]:
-        """Return the environment of a program that is a driver itself, and what it has run."""
+        """Return the environment of a program that is a driver itself, and what it has run.
+
+        The settings are in Spark's file of defaults. Java starts with an archive of classes only
+        without that file; then they are arguments, and the program chooses the options of its Java.
+        """
         events = self._new_events()
-        configuration = self.folder / f"configuration-{self._submitted}"
-        configuration.mkdir()
         given = {**self._settings(events), **(settings or {})}
-        lines = (f"{name} {value}\n" for name, value in given.items())
-        (configuration / "spark-defaults.conf").write_text("".join(lines))
-        environment = {**self._environment(), "SPARK_CONF_DIR": str(configuration)}
+        environment = self._environment()
         del environment["SPARK_LOCAL_IP"]
+        if by_file:
+            configuration = self.folder / f"configuration-{self._submitted}"
+            configuration.mkdir()
+            lines = (f"{name} {value}\n" for name, value in given.items())
+            (configuration / "spark-defaults.conf").write_text("".join(lines))
+            environment["SPARK_CONF_DIR"] = str(configuration)
+        else:
+            del given["spark.driver.extraJavaOptions"]
+            environment["PYSPARK_SUBMIT_ARGS"] = submit_arguments(given)
         return environment, ScriptRun(events)
 
     def _new_events(self) -> Path:

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from judges.spark_cluster import submit_arguments
 from ottla.pipeline.class_archive import ClassArchive
 from ottla.pipeline.java import found_java
 from ottla.pipeline.local_spark import JAVA_OPTIONS
@@ -27,6 +28,8 @@ SMALL_DATA: Final = (
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.codegen.wholeStage": "false",
+        # A query without new data asks for it again after 10 ms otherwise.
+        "spark.sql.streaming.pollingDelay": "100ms",
     }
 )
 
@@ -53,6 +56,7 @@ class FastSpark(NamedTuple):
         return {
             **os.environ,
             "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": submit_arguments(SMALL_DATA),
             "PYTHONPATH": f"{python_path()}{os.pathsep}{TESTS}",
             "SPARK_HOME": self.home,
             "SPARK_LOCAL_IP": "127.0.0.1",

@@ -1,4 +1,7 @@
-"""Spark on a cluster: the tasks run on two workers, in other processes than the driver."""
+"""Spark on a cluster: the tasks run on workers, in other processes than the driver.
+
+There is one worker, and two in a soak.
+"""
 
 import json
 import os
@@ -25,12 +28,12 @@ from sensors.devices import messages
 PARTITIONS = 3  # the default of the broker
 RECORDS = 60
 
-SEED, BEGAN_MS, LASTED_MS = 7, 1_700_000_000_000, 40_000
+SEED, BEGAN_MS, LASTED_MS = 7, 1_700_000_000_000, 30_000
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[SparkCluster]:
-    """A master and two workers.
+    """A master and its workers.
 
     In a soak they have Spark's own home, from whose archive their Python processes import PySpark.
     """
@@ -39,11 +42,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[SparkCluster]
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     kept = os.pathsep.join(one for one in given if one not in (str(EXAMPLES), str(TESTS)))
     with judge_needed():
-        made = SparkCluster(folder, python_path=kept)
+        made = SparkCluster(folder, workers=2, python_path=kept)
     if not SOAK:
         fast = fast_spark()
         made = SparkCluster(
-            folder, home=Path(fast.home), java_options=fast.java_options, python_path=kept
+            folder,
+            workers=1,
+            home=Path(fast.home),
+            java_options=fast.java_options,
+            python_path=kept,
         )
     with made as running:
         yield running
@@ -93,7 +100,7 @@ def test_both_workers_read_write_and_stream(
     )
     found = json.loads((tmp_path / "read.json").read_text())
     for way, job in jobs:
-        assert len(ran.workers(f"{way}-{job}")) == 2, (way, job)
+        assert len(ran.workers(f"{way}-{job}")) == cluster.workers == 2, (way, job)
         read = found[way] if job == "read" else numbers(broker, f"{topic}-{way}-{job}")
         assert sorted(read) == [*range(RECORDS)], (way, job)
 
@@ -117,7 +124,7 @@ def sensors() -> Generator[tuple[str, Results]]:
 def test_command_runs_sensors_on_a_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
     """Only the driver has the modules of the steps: the executors get them from the command."""
     (tmp_path / "sensors").symlink_to(EXAMPLES / "sensors")
-    environment, ran = cluster.driver(SMALL_DATA)
+    environment, ran = cluster.driver(SMALL_DATA, by_file=SOAK)
     with sensors() as (servers, expected):
         done = subprocess.run(
             [
@@ -136,7 +143,7 @@ def test_command_runs_sensors_on_a_cluster(cluster: SparkCluster, tmp_path: Path
         assert done.returncode == 0, f"{done.stdout}{done.stderr}{shown}"
         check(servers, tmp_path / "found", expected)
     for query in ("averages-parquet", "alerts-topic", "readings-dead-letters"):
-        assert len(ran.workers(f"sensors.{query}")) == 2, query
+        assert len(ran.workers(f"sensors.{query}")) == cluster.workers, query
 
 
 @pytest.mark.skipif(not SOAK, reason="`make soak` checks the output of a failed Spark job")
