@@ -17,6 +17,7 @@ import pytest
 from sampling import SOAK
 
 ROOT = Path(__file__).parents[1]
+TRANSLATED = ROOT / "build/cython"
 
 # Runs without Cython and without a compiled kernel.
 WITHOUT_CYTHON = """
@@ -35,10 +36,11 @@ run()
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the source without the output of earlier builds.
+    """A copy of the source without the output of earlier builds, except the C of `make setup`.
 
-    Both builds use it, because translating the kernel to C takes longest. A build without a
-    compiler leaves nothing else to a build with one.
+    Translating the kernel to C takes longest. Cython translates again what is older than its
+    source. `make soak` translates everything, once for both builds: a build without a compiler
+    leaves nothing else to a build with one.
     """
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
@@ -48,6 +50,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (source / "setup.py").write_text(setup.replace('"-O3"', '"-O0"'))  # four times faster to build
     ignored = shutil.ignore_patterns("*.so", "*.egg-info", "__pycache__")
     shutil.copytree(ROOT / "src", source / "src", ignore=ignored)
+    if not SOAK and TRANSLATED.exists():
+        shutil.copytree(TRANSLATED, source / "build/cython")  # with the times of the files
     return source
 
 
