@@ -39,7 +39,7 @@ public class JavaClients {
         common.put("retry.backoff.ms", 50);
         common.put("reconnect.backoff.max.ms", 200);
         Thread producing = started(() -> produce(common, topic, numbers));
-        Thread consuming = started(() -> consume(common, topic, numbers[4]));
+        Thread consuming = started(() -> consume(common, topic, numbers[4], numbers[7]));
         while (System.in.read() >= 0) {
         }
         stopping = true;
@@ -88,13 +88,13 @@ public class JavaClients {
         }
     }
 
-    private static void consume(Map<String, Object> common, String topic, int pollMs) {
+    private static void consume(Map<String, Object> common, String topic, int pollMs, int fetchWaitMs) {
         Map<String, Object> config = new HashMap<>(common);
         config.put("group.id", NAME);
         config.put("enable.auto.commit", false);
         config.put("auto.offset.reset", "earliest");
         config.put("fetch.min.bytes", 4000); // to save processor time
-        config.put("fetch.max.wait.ms", 200);
+        config.put("fetch.max.wait.ms", fetchWaitMs);
         StringDeserializer text = new StringDeserializer();
         try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(config, text, text)) {
             Map<TopicPartition, OffsetAndMetadata> uncommitted = new HashMap<>();

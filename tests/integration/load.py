@@ -22,6 +22,7 @@ import aiokafka
 import aiokafka.errors
 import confluent_kafka
 
+import sampling
 from integration.process_cluster import PATIENCE_S, wait_until
 from judges.java import source_command
 from kafka_java import judge_needed
@@ -34,11 +35,13 @@ AIOKAFKA_ERROR: type[Exception] = aiokafka.errors.KafkaError
 
 TOPIC: Final = "load"
 PARTITIONS: Final = 3
-IN_FLIGHT: Final = 60  # records of a producer that are not acknowledged
-AT_ONCE: Final = 6  # records that a producer sends
-PAUSE_S: Final = 0.05  # between them
-POLL_S: Final = 0.25  # of consumers, so that a commit covers several batches
-FETCHES: Final = {"fetch.min.bytes": 4000, "fetch.wait.max.ms": 200}  # to save processor time
+# Serving these clients was half of the processor time of the tests: `make test` runs them slowly.
+AT_ONCE: Final = 6  # records that a producer sends: two for each partition
+IN_FLIGHT: Final = (10 if sampling.SOAK else 5) * AT_ONCE  # records that are not acknowledged
+PAUSE_S: Final = 0.05 if sampling.SOAK else 0.12  # between them
+POLL_S: Final = 0.25 if sampling.SOAK else 0.5  # of consumers: a commit covers several batches
+FETCH_WAIT_MS: Final = 200 if sampling.SOAK else 500
+FETCHES: Final = {"fetch.min.bytes": 4000, "fetch.wait.max.ms": FETCH_WAIT_MS}
 REQUEST_TIMEOUT_MS: Final = 5000  # until a client gives up a broker that does not respond
 DELIVERY_TIMEOUT_MS: Final = int(PATIENCE_S * 1000)
 JAVA_SOURCE: Final = Path(__file__).with_name("JavaClients.java")
@@ -355,7 +358,7 @@ class JavaClients(Clients):
         with judge_needed():
             command = source_command(JAVA_SOURCE, log_level="off")
         words = (bootstrap, TOPIC, PARTITIONS, IN_FLIGHT, AT_ONCE, int(PAUSE_S * 1000))
-        limits = (int(POLL_S * 1000), REQUEST_TIMEOUT_MS, DELIVERY_TIMEOUT_MS)
+        limits = (int(POLL_S * 1000), REQUEST_TIMEOUT_MS, DELIVERY_TIMEOUT_MS, FETCH_WAIT_MS)
         self._process = subprocess.Popen(
             [*command, *map(str, (*words, *limits))],
             stdin=subprocess.PIPE,
