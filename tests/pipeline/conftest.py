@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Generator
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
@@ -11,9 +12,26 @@ import pytest
 from judges.java import SPARK_CONNECTOR_POM, class_path
 from judges.ottla_broker import OttlaBroker, ottla_broker
 from kafka_java import judge_needed
+from ottla.pipeline.fork_server import ForkServer
 from pipeline.fast_spark import DAEMON, SMALL_DATA, fast_spark
+from sampling import SOAK
 
 _NUMBERS = count()
+
+
+@contextmanager
+def _fork_server() -> Generator[str]:
+    """Yield a Python for sources that Spark finds by name; in a soak it is Python itself.
+
+    Each of their queries has a process, which imports for 0.7 s unless it is forked. Registered
+    sources use another server, that of `register`. The processes of test_spark_cluster.py are not
+    forked.
+    """
+    if SOAK or not hasattr(os, "pidfd_open"):
+        yield sys.executable
+        return
+    with ForkServer() as server:
+        yield server.executable
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +47,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Gene
     from ottla.pipeline.checkpoint_files import write_local_checkpoints_fast
 
     builder: Any = SparkSession.builder
-    session = (
+    builder = (
         builder.master("local[2]")
         .appName("tests")
         .config("spark.jars", connector.replace(":", ","))  # the official one; ours needs no jar
@@ -43,12 +61,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory, broker: OttlaBroker) -> Gene
         .config("spark.driver.extraJavaOptions", fast.java_options)
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
     )
-    session.sparkContext.setLogLevel("OFF")
-    write_local_checkpoints_fast(session, str(folder))
-    yield session
-    session.stop()
+    with _fork_server() as python:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYSPARK_PYTHON", python)  # Java keeps it
+            session = builder.getOrCreate()
+        session.sparkContext.pythonExec = sys.executable
+        session.sparkContext.setLogLevel("OFF")
+        write_local_checkpoints_fast(session, str(folder))
+        yield session
+        session.stop()
 
 
 @pytest.fixture(scope="session")
