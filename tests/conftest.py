@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+import run_directory
 import run_summary
 import sampling
 from cpu_time import CpuMeter
@@ -44,6 +45,8 @@ if os.environ.get("OTTLA_TEST_KERNEL") == "python":
 
 # Every process of a run takes the same samples, even if a commit is made meanwhile.
 os.environ["OTTLA_SEED"] = sampling.seed()
+
+run_directory.create()
 
 # In CI the same examples are drawn every time, so that a failure is caused by the change. Elsewhere
 # the examples are new, and `make soak` draws 25 times as many. There are no deadlines, because
