@@ -22,7 +22,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 from judges.single_node import SINGLE_NODE
 from judges.wire import Wire
@@ -35,6 +35,37 @@ UNCOMPILED = "PYTHONDONTWRITEBYTECODE"
 _HOST = "127.0.0.1"
 _POLL_S = 0.002
 _LOG_CHARACTERS_SHOWN = 4000
+
+
+class Process(Protocol):
+    """What a broker's process can do, as with `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int:
+        """Its id."""
+        ...
+
+    def poll(self) -> int | None:
+        """Return its exit code, or None while it runs."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return its exit code when it has ended."""
+        ...
+
+    def send_signal(self, sig: int) -> None:
+        """Send it a signal, unless it has ended."""
+
+    def kill(self) -> None:
+        """Kill it."""
+
+
+def new_process(command: Sequence[str], log: Path, env: Mapping[str, str]) -> Process:
+    """Start a new interpreter, as a shell does; some tests replace this function."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stderr=output, stdout=output, env=env
+        )
 
 
 class OttlaBroker:
@@ -61,7 +92,7 @@ class OttlaBroker:
             *(() if config is None else ("--config", str(config))),
             *(word for one in settings for word in ("--override", one)),
         )
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -103,10 +134,7 @@ class OttlaBroker:
         """Start it without waiting until it serves requests."""
         # Installed modules are compiled; allow the broker to write its compiled modules too.
         env = {name: value for name, value in os.environ.items() if name != UNCOMPILED}
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stderr=log, stdout=log, env=env
-            )
+        self._process = new_process(self._command, self.log, env)
 
     def start(self) -> None:
         """Start it; returns when it serves requests."""

@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any
 
 REQUEST_BYTES_MAX = 1 << 20
-PRELOADED = ("ottla.cli", "ottla.client")
+PRELOADED = ("ottla.cli", "ottla.client", "ottla.broker")
 SCRIPTS: dict[str, Callable[[], object]] = {}  # the functions of the console scripts
 SOAK = float(os.environ.get("OTTLA_FUZZ_SCALE", "1")) > 1
 

@@ -9,10 +9,12 @@ import atexit
 import io
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -121,19 +123,8 @@ def forked(
     command: Sequence[str], *, env: Mapping[str, str], folder: Path | None = None
 ) -> Generator[ForkedScript]:
     """Start a script, given by its path and arguments; the block must wait for its end."""
-    assert _interpreter_environment(env) == _interpreter_environment(os.environ)
-    request = {
-        "script": command[0],
-        "arguments": command[1:],
-        "env": dict(env),
-        "folder": str(folder) if folder else "",
-    }
     to_it, from_it, errors, status = os.pipe(), os.pipe(), os.pipe(), os.pipe()
-    socket.send_fds(
-        _server().control,
-        [json.dumps(request).encode()],
-        [to_it[0], from_it[1], errors[1], status[1]],
-    )
+    _send(command, env, folder, [to_it[0], from_it[1], errors[1], status[1]])
     for descriptor in (to_it[0], from_it[1], errors[1], status[1]):
         os.close(descriptor)
     with (
@@ -143,6 +134,103 @@ def forked(
         open(status[0], encoding="ascii") as ended,
     ):
         yield ForkedScript(command, int(ended.readline()), pipe, out, err, ended)
+
+
+class ForkedProcess:
+    """A script that runs in the background, with the methods of `subprocess.Popen`."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        folder: Path | None = None,
+    ) -> None:
+        """Start it with these descriptors, which the caller closes."""
+        self.args = command
+        self.returncode: int | None = None
+        self._status, theirs = os.pipe()
+        self._unread = b""
+        try:
+            _send(command, env, folder, [stdin, stdout, stderr, theirs])
+        finally:
+            os.close(theirs)
+        pid = self._number(None)
+        assert pid is not None
+        self.pid = pid
+
+    def _number(self, timeout_s: float | None) -> int | None:
+        """Return what the server reports next; None if it does not in time."""
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        ready = select.poll()
+        ready.register(self._status, select.POLLIN)
+        while b"\n" not in self._unread:
+            left_s = None if deadline_s is None else max(deadline_s - time.monotonic(), 0)
+            if not ready.poll(None if left_s is None else left_s * 1000):
+                return None
+            read = os.read(self._status, 64)
+            assert read, "the server has ended"
+            self._unread += read
+        line, _, self._unread = self._unread.partition(b"\n")
+        return int(line)
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+        return self._ended(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code when it has ended."""
+        code = self._ended(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        return code
+
+    def _ended(self, timeout_s: float | None) -> int | None:
+        if self.returncode is None:
+            self.returncode = self._number(timeout_s)
+            if self.returncode is not None:
+                os.close(self._status)
+        return self.returncode
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, sig)
+
+    def kill(self) -> None:
+        """Kill it."""
+        self.send_signal(signal.SIGKILL)
+
+
+def forked_broker(command: Sequence[str], log: Path, env: Mapping[str, str]) -> ForkedProcess:
+    """Start a broker that writes its output to a file: `judges.ottla_broker.new_process`."""
+    env = {**env, **_interpreter_environment(os.environ)}
+    with log.open("ab") as output, open(os.devnull, "rb") as nothing:
+        return ForkedProcess(
+            command,
+            env=env,
+            stdin=nothing.fileno(),
+            stdout=output.fileno(),
+            stderr=output.fileno(),
+        )
+
+
+def _send(
+    command: Sequence[str], env: Mapping[str, str], folder: Path | None, descriptors: list[int]
+) -> None:
+    """Request a process with these three streams, and a pipe for its id and its exit code."""
+    assert _interpreter_environment(env) == _interpreter_environment(os.environ)
+    request = {
+        "script": command[0],
+        "arguments": command[1:],
+        "env": dict(env),
+        "folder": str(folder) if folder else "",
+    }
+    socket.send_fds(_server().control, [json.dumps(request).encode()], descriptors)
 
 
 def as_text(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[str]:

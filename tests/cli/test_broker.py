@@ -1,4 +1,8 @@
-"""`ottla broker` and `ottla dev` as processes, with kafka-python as client."""
+"""`ottla broker` and `ottla dev` as processes, with kafka-python as client.
+
+Most are forked (`cli.forked`). Those that concern signals, limits of the process, PATH and memory
+start a new interpreter.
+"""
 
 import asyncio
 import os
@@ -7,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,7 @@ import pytest
 
 from broker.event_log import read_json, read_text
 from broker.test_listeners import needs_ipv6
+from cli.forked import ForkedProcess, run_script
 from cli.non_brokers import silent
 from file_modes import exposed
 from ottla.cli.broker.server import storage_error
@@ -28,7 +33,9 @@ OTTLA = str(Path(sys.executable).parent / "ottla")
 
 
 class Running:
-    def __init__(self, process: subprocess.Popen[str], address: str, told: str) -> None:
+    def __init__(
+        self, process: "subprocess.Popen[str] | ForkedTextProcess", address: str, told: str
+    ) -> None:
         self.process = process
         self.address = address
         self.told = told
@@ -38,6 +45,27 @@ class Running:
         return self.process.wait(30)
 
 
+class ForkedTextProcess(ForkedProcess):
+    """A forked script with pipes for its output, which the caller reads as text."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        out, err = os.pipe(), os.pipe()
+        with open(os.devnull, "rb") as nothing:
+            super().__init__(
+                command, env=os.environ, stdin=nothing.fileno(), stdout=out[1], stderr=err[1]
+            )
+        os.close(out[1])
+        os.close(err[1])
+        self.stdout = open(out[0], encoding="utf-8")  # noqa: SIM115 - closed by `communicate`
+        self.stderr = open(err[0], encoding="utf-8")  # noqa: SIM115
+
+    def communicate(self) -> None:
+        """Wait for the end, and close the pipes."""
+        self.wait(30)
+        self.stdout.close()
+        self.stderr.close()
+
+
 @contextmanager
 def dev(
     folder: Path,
@@ -45,18 +73,23 @@ def dev(
     log_format: str = "text",
     before: str | None = None,
     path: str | None = None,
+    fresh: bool = False,
 ) -> Generator[Running]:
+    """Start a broker; `fresh` starts a new interpreter, as `before` and `path` do."""
     options = [word for one in overrides for word in ("--override", one)]
     command = [OTTLA, "dev", "--port", "0", "--data", str(folder), "--log-format", log_format]
     if before is not None:
         command = ["sh", "-c", f'{before}; exec "$@"', "sh", *command]
-    process = subprocess.Popen(
-        [*command, *options],
-        env=None if path is None else {**os.environ, "PATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    if fresh or before is not None or path is not None:
+        process = subprocess.Popen(
+            [*command, *options],
+            env=None if path is None else {**os.environ, "PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    else:
+        process = ForkedTextProcess([*command, *options])
     try:
         assert process.stdout is not None
         told = process.stdout.readline()
@@ -71,10 +104,10 @@ def dev(
 
 
 def refused(*arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [OTTLA, *arguments], capture_output=True, text=True, timeout=60, check=False
+    done = run_script(
+        "ottla", arguments, env=os.environ, stdin=b"", timeout_s=60, folder=Path.cwd()
     )
-    return done.returncode, done.stderr
+    return done.returncode, done.stderr.decode()
 
 
 def values(address: str) -> list[bytes]:
@@ -93,7 +126,7 @@ def values(address: str) -> list[bytes]:
 
 
 def test_dev_serves_its_records_after_a_restart(tmp_path: Path) -> None:
-    with dev(tmp_path) as running:
+    with dev(tmp_path, fresh=True) as running:
         client: Any = kafka
         producer = client.KafkaProducer(bootstrap_servers=running.address)
         for number in range(100):
@@ -611,7 +644,7 @@ def heeded(number: signal.Signals) -> Generator[None]:
 @pytest.mark.usefixtures("heeded")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_stops_the_broker_cleanly(tmp_path: Path, number: signal.Signals) -> None:
-    with dev(tmp_path) as running:
+    with dev(tmp_path, fresh=True) as running:
         running.process.send_signal(number)
         assert running.process.wait(30) == 0
         assert running.process.stderr is not None

@@ -1,9 +1,9 @@
 """Ottla adopts the topics, records and commits of a stopped Kafka."""
 
 import json
+import os
 import re
 import shutil
-import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import kafka as kafka_python
 import pytest
 
+from cli.forked import run_script
 from cli.golden import check_settled
-from cli.test_broker import OTTLA
 from judges.kafka_broker import KafkaBroker
 from judges.ottla_broker import OttlaBroker
 from kafka_java import kafka_broker
@@ -111,10 +111,8 @@ def own_settings(admin: Any, topic: str) -> dict[str, str]:
 
 
 def adopt(*words: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [OTTLA, "log", "adopt", *words], capture_output=True, text=True, timeout=60, check=False
-    )
-    return done.returncode, done.stdout, done.stderr
+    done = run_script("ottla", ["log", "adopt", *words], env=os.environ, stdin=b"", timeout_s=60)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 @contextmanager
